@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderMap, StatusCode};
 use control::admin_tls::{self, Secured};
-use control::{Desk, View};
+use control::{OrderSender, View};
 use model::Snapshot;
 
 use crate::access::{self, Caller};
@@ -18,7 +18,7 @@ use crate::table::Call;
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) view: View,
-    pub(crate) desk: Desk,
+    pub(crate) orders: OrderSender,
     /// The rules in force are not for this listener, or soon will not be.
     pub(crate) is_closed: Arc<AtomicBool>,
 }

@@ -2,7 +2,7 @@
 //! page that shows it.
 //!
 //! It refuses to know how anything is done: it reads a [`control::View`], and leaves what is to be changed at a
-//! [`control::Desk`]. It runs on one thread of its own, so that a slow reader costs no worker anything. Start reading at
+//! [`control::OrderSender`]. It runs on one thread of its own, so that a slow reader costs no worker anything. Start reading at
 //! [`table`]: the table of all that can be asked.
 
 mod access;
@@ -36,7 +36,7 @@ use axum::extract::Request;
 use axum::http::{HeaderName, StatusCode, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use control::{Desk, View};
+use control::{OrderSender, View};
 use model::Address;
 use tokio::sync::oneshot;
 
@@ -80,11 +80,11 @@ impl Admin {
     ///
     /// # Errors
     /// The system has no thread or no poll instance left.
-    pub fn start(bound: Bound, view: View, desk: Desk) -> io::Result<Self> {
-        Self::start_with(bound, (view, desk), Bounds::default())
+    pub fn start(bound: Bound, view: View, orders: OrderSender) -> io::Result<Self> {
+        Self::start_with(bound, (view, orders), Bounds::default())
     }
 
-    fn start_with(bound: Bound, (view, desk): (View, Desk), bounds: Bounds) -> io::Result<Self> {
+    fn start_with(bound: Bound, (view, orders): (View, OrderSender), bounds: Bounds) -> io::Result<Self> {
         let (configured, address, socket) = (bound.configured.clone(), bound.address.clone(), bound.duplicate()?);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (door, file) = {
@@ -96,7 +96,7 @@ impl Admin {
         let (part, parted) = oneshot::channel::<()>();
         let ip = address.ip();
         let is_closed = Arc::new(AtomicBool::new(false));
-        let router = calls::router(entry::Shared { view, desk, is_closed: Arc::clone(&is_closed) })
+        let router = calls::router(entry::Shared { view, orders, is_closed: Arc::clone(&is_closed) })
             .layer(middleware::from_fn(move |request, next| guarded(ip, request, next)))
             .into_make_service_with_connect_info::<bounded::Visit>();
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {

@@ -90,7 +90,7 @@ impl What {
         matches!(self, Self::PutConfig | Self::PutObject)
     }
 
-    /// Whether it is left at the desk.
+    /// Whether it is an order for the owner of the configuration.
     pub(crate) fn is_order(self) -> bool {
         use What::{AddEndpoint, DeleteObject, PutConfig, PutObject, Reload, RemoveEndpoint, ResetConfig, Rollback};
         let config = [PutConfig, PutObject, DeleteObject, ResetConfig, Rollback, Reload];

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use control::{Desk, Source, View};
+use control::{Source, View};
 use serde_json::Value;
 use telemetry::Telemetry;
 
@@ -36,7 +36,7 @@ fn running_with(view: View, text: &str) -> (View, control::Reconciler) {
 fn start(view: &View, bounds: Bounds) -> Admin {
     let bound = Bound::bind(&"127.0.0.1:0".parse().unwrap(), 0o600).unwrap();
     // Nobody carries anything out.
-    Admin::start_with(bound, (view.clone(), Desk::new().0), bounds).unwrap()
+    Admin::start_with(bound, (view.clone(), control::orders::channel().0), bounds).unwrap()
 }
 
 fn connect(address: &Address) -> TcpStream {
@@ -74,9 +74,9 @@ admin: { bind: "127.0.0.1:0" }
 fn who_waits_for_a_change_is_not_cut_off_for_being_silent() {
     let (view, _reconciler) = running(SITE);
     let bound = Bound::bind(&"127.0.0.1:0".parse().unwrap(), 0o600).unwrap();
-    let (desk, mut orders) = Desk::new();
+    let (sender, mut orders) = control::orders::channel();
     let bounds = Bounds { idle: Duration::from_secs(1), ..Bounds::default() };
-    let admin = Admin::start_with(bound, (view, desk), bounds).unwrap();
+    let admin = Admin::start_with(bound, (view, sender), bounds).unwrap();
     let address = admin.address().clone();
     let asking = std::thread::spawn(move || {
         let fields = format!("host: {address}\r\nconnection: close\r\nx-equipoise: 1\r\ncontent-length: 0");

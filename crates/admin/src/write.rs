@@ -8,8 +8,8 @@ use axum::body::to_bytes;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use control::admin_state::STATES;
 use control::canary::{TIME_MAX, Terms};
-use control::wishes::STATES;
 use control::{Change, Done, EndpointEdit, Order};
 use serde_json::{Value, json};
 use telemetry::log::{self, LEVELS};
@@ -70,7 +70,7 @@ pub(crate) async fn answer(
     let change = wanted(what, parts, text)?;
     let Entered { caller, under } = entered;
     let order = Order { change, author: caller.name, expected, is_dry, canary, is_trusted: caller.is_trusted, under };
-    let done = shared.desk.place(order).await?;
+    let done = shared.orders.place(order).await?;
     Ok(told(&done, is_dry))
 }
 
@@ -118,7 +118,7 @@ pub(crate) async fn upgrade(shared: &Shared, Entered { caller, under }: Entered)
     let (author, is_trusted) = (caller.name, caller.is_trusted);
     let order =
         Order { change: Change::Upgrade, author, expected: None, is_dry: false, is_trusted, under, canary: None };
-    let done = shared.desk.place(order).await?;
+    let done = shared.orders.place(order).await?;
     Ok(Json(json!({ "successor": done.successor, "generation": done.generation })).into_response())
 }
 

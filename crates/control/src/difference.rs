@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::wishes::{Wish, Wishes};
+use crate::admin_state::{Wish, Wishes};
 
 /// Differences told; the others are counted.
 pub const DIFFERENCES_MAX: usize = 200;

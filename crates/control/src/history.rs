@@ -1,7 +1,7 @@
 //! The generations that were published, as far back as is worth keeping.
 
-pub(crate) mod kept;
-pub(crate) mod scribe;
+pub(crate) mod file;
+pub(crate) mod writer;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -80,6 +80,23 @@ impl Origin {
             Self::ProviderEndpoints => "provider_endpoints",
             Self::Names => "names",
         }
+    }
+}
+
+/// Why a generation is made, and who asked for it.
+#[derive(Clone, Debug)]
+pub struct Cause {
+    /// What made it.
+    pub origin: Origin,
+    /// The author, if it comes from the API.
+    pub author: Option<Arc<str>>,
+    /// How its canary ended, if it had one.
+    pub tried: Option<Arc<str>>,
+}
+
+impl From<Origin> for Cause {
+    fn from(origin: Origin) -> Self {
+        Self { origin, author: None, tried: None }
     }
 }
 

@@ -5,32 +5,38 @@
 //!
 //! Start reading at [`Reconciler`], then [`load`] (text to plan), then [`probes`] (active health checks).
 
+pub mod admin_state;
 pub mod admin_tls;
+mod atomic_file;
 pub mod canary;
 pub mod connections;
-pub mod desk;
 pub mod difference;
 pub mod effects;
-pub mod estate;
 pub mod explain;
+mod given;
+pub mod handover;
 pub mod history;
-pub mod keep;
 pub mod load;
+mod loader;
 pub mod names;
+pub mod orders;
+pub mod overrides;
+mod prepare;
 pub mod probes;
 pub mod providers;
 mod reconciler;
+mod refusal;
 pub mod status;
 mod view;
 pub mod watch;
-pub mod wishes;
-mod workshop;
 
 pub use config::{Diagnostics, EndpointEdit};
-pub use desk::{Change, Desk, Done, Order, Orders};
+pub use history::Cause;
 pub use load::{Candidate, Inspect, Source, prepare, prepare_offline};
-pub use reconciler::{Cause, Past, Reconciler, Refusal};
+pub use orders::{Change, Done, Order, OrderSender, Orders};
+pub use prepare::{Fitted, Moves, Preparation, Wanted};
+pub use reconciler::{Past, Reconciler};
+pub use refusal::Refusal;
 pub use status::{State, Status};
 pub use view::{Canary, LostRecords, Shown, View};
 pub use wire::http1::{HeadLimits, client as http_client};
-pub use workshop::{Fitted, Moves, Wanted, Workshop};

@@ -1,26 +1,25 @@
 //! From text to a plan that could be published, with everything that is wrong on the way. `check` and `run` both go
 //! through here.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
-use config::{Beside, Diagnostic, Diagnostics, Loaded, Loader, ResolveHost};
+use config::{Beside, Diagnostic, Diagnostics, Loaded, Loader};
 use model::provider::{NameLookup, Provider};
-use model::snapshot::{EndpointsFrom, LogFormat, LogTarget};
+use model::snapshot::{Cluster, EndpointsFrom, LogFormat, LogTarget};
 use model::{Issue, Snapshot};
 use plan::Plan;
 
 use crate::admin_tls::{self, AdminTls};
-use crate::keep::Desired;
-use crate::names::{self, Moved};
-use crate::providers::{self, Given};
-use crate::workshop::Tried;
+use crate::given::Given;
+use crate::loader::{with_loader, without_names};
+use crate::names::{Moved, Names};
+use crate::overrides::Desired;
+use crate::providers;
 
 /// Where a configuration comes from.
 #[derive(Clone, Debug)]
@@ -128,7 +127,7 @@ pub fn prepare(
 /// As [`prepare`].
 pub fn prepare_offline(source: &Source, inspect: Inspect) -> Result<Candidate, Diagnostics> {
     let next = Next { previous: None, running: None, admin_tls: None, generation: 1, inspect };
-    prepare_as((source, true), at_hand(source)?, next, &Names::within(OFFLINE_NAMES))
+    prepare_as((source, true), at_hand(source)?, next, &Names::offline())
 }
 
 /// What the files and folders of providers say now.
@@ -306,9 +305,6 @@ fn compile(
     Err(refused(issues))
 }
 
-/// For all names of a configuration that is checked offline: there, waiting for a name service is of little use.
-const OFFLINE_NAMES: Duration = Duration::from_secs(5);
-
 /// What is wrong with the lines of access logs.
 fn log_lines(loaded: &Loaded) -> Vec<Issue> {
     let lines = loaded.snapshot.access_logs.iter().enumerate().filter_map(|(index, log)| match &log.format {
@@ -347,100 +343,50 @@ fn addresses_of(snapshot: &Snapshot) -> HashMap<&str, Option<SocketAddr>> {
     addresses
 }
 
-/// Where a name is, or why nobody knows.
-type Found = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
-
-/// Names of hosts as they were looked up for one preparation: each once, and all of them within one time. The resolver of the
-/// system has a bound for each name alone, and a thousand names would take a thousand times that.
-pub(crate) struct Names {
-    ends: Instant,
-    known: RefCell<HashMap<(String, u16), Found>>,
+/// What is tried, as far as it takes to make it anew with other endpoints.
+#[derive(Clone)]
+pub(crate) struct Tried {
+    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) read_from: Option<SystemTime>,
+    pub(crate) desired: Desired,
 }
 
-impl Names {
-    fn within(time: Duration) -> Self {
-        Self { ends: Instant::now() + time, known: RefCell::default() }
+impl Tried {
+    /// The same beside another candidate for what is in force, with the endpoints that providers have given that, and the addresses
+    /// that host names have there.
+    pub(crate) fn anew(&self, beside: &Candidate, inspect: Inspect) -> Result<Candidate, Diagnostics> {
+        let (given, moved) = (beside.desired.given.clone(), beside.desired.moved.clone());
+        let desired = Desired { given, moved, ..self.desired.clone() };
+        let previous = self.states_beside(&beside.plan);
+        let generation = beside.plan.generation + 1;
+        // It is the one in force that shakes hands meanwhile.
+        let admin_tls = beside.admin_tls.as_ref();
+        let next = Next { previous: Some(&previous), running: None, admin_tls, generation, inspect };
+        let candidate = prepare_wishes(&self.loaded, desired, next)?;
+        Ok(Candidate { read_from: self.read_from, ..candidate })
     }
 
-    /// Nothing waits for a start but itself.
-    pub(crate) fn of_a_start() -> Self {
-        Self::within(Duration::from_secs(3_600))
-    }
-
-    /// All names of a configuration.
-    pub(crate) fn of_a_reload() -> Self {
-        Self::within(Duration::from_secs(60))
-    }
-
-    /// Only names that are new; somebody waits for the answer.
-    pub(crate) fn of_a_change() -> Self {
-        Self::within(Duration::from_secs(10))
-    }
-
-    fn look_up(&self, lookup: &NameLookup, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let key = (host.to_owned(), port);
-        let known = self.known.borrow().get(&key).cloned();
-        let found = known.unwrap_or_else(|| {
-            let left = self.ends.saturating_duration_since(Instant::now());
-            let found =
-                look_up(lookup.clone(), key.0.clone(), port, left).map_err(|error| (error.kind(), error.to_string()));
-            self.known.borrow_mut().insert(key, found.clone());
-            found
+    /// A plan to take runtime state from, and nothing else: a cluster whose endpoints are given, or have host names, is that of the other
+    /// plan, which knows the new ones, if it asks for the same there; all others are as they are tried.
+    fn states_beside(&self, other: &Plan) -> Plan {
+        let known: HashMap<&str, _> = other.clusters.iter().map(|plan| (plan.cluster.name.as_str(), plan)).collect();
+        let clusters = self.plan.clusters.iter().map(|tried| {
+            let known = known.get(tried.cluster.name.as_str()).copied();
+            let known = known.filter(|known| are_found_alike(&tried.cluster, &known.cluster));
+            Arc::clone(known.unwrap_or(tried))
         });
-        found.map_err(|(kind, message)| io::Error::new(kind, message))
+        let (listeners, routes) = (self.plan.listeners.clone(), self.plan.routes.clone());
+        Plan { clusters: clusters.collect(), listeners, routes, ..Plan::default() }
     }
 }
 
-/// Asks for a name, on a thread that is left behind when it takes too long.
-fn look_up(lookup: NameLookup, host: String, port: u16, patience: Duration) -> io::Result<Vec<SocketAddr>> {
-    let late = || io::Error::new(io::ErrorKind::TimedOut, "the name service took too long");
-    if patience.is_zero() {
-        return Err(late());
+/// Whether two clusters get endpoints, or addresses of endpoints, from the same place.
+fn are_found_alike(one: &Cluster, other: &Cluster) -> bool {
+    if one.endpoints_from.is_some() {
+        return one.endpoints_from == other.endpoints_from;
     }
-    let (sender, found) = channel();
-    std::thread::Builder::new().name("names".into()).spawn(move || {
-        let all = names::look_up(&lookup, &host, port);
-        // Who asked may have gone.
-        let _ = sender.send(all);
-    })?;
-    found.recv_timeout(patience).unwrap_or_else(|_| Err(late()))
-}
-
-/// Works with a loader that looks no name up.
-pub(crate) fn without_names<T>(use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
-    let no_names = |_: &NameLookup, _: &str, _: u16| Err(io::ErrorKind::Unsupported.into());
-    with_loader(&no_names, use_it)
-}
-
-fn with_loader<T>(resolve_host: &ResolveHost<'_>, use_it: impl FnOnce(&Loader<'_>) -> T) -> T {
-    let environment = |name: &str| std::env::var(name).ok();
-    use_it(&Loader {
-        filters: &plan::filter::specs(),
-        environment: &environment,
-        resolve_host,
-        within: None,
-        is_offline: false,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_looked_up_once_and_all_within_one_time() {
-        let names = Names::within(Duration::from_secs(60));
-        assert_eq!(names.look_up(&NameLookup::default(), "127.0.0.1", 80).unwrap(), ["127.0.0.1:80".parse().unwrap()]);
-        assert_eq!(names.known.borrow().len(), 1);
-        assert!(names.look_up(&NameLookup::default(), "127.0.0.1", 80).is_ok());
-        assert_eq!(names.known.borrow().len(), 1);
-        let late = Names::within(Duration::ZERO);
-        for _ in 0..2 {
-            let error = late.look_up(&NameLookup::default(), "127.0.0.1", 80).unwrap_err();
-            assert_eq!(
-                (error.kind(), error.to_string().as_str()),
-                (io::ErrorKind::TimedOut, "the name service took too long")
-            );
-        }
-    }
+    let names =
+        |cluster: &'_ Cluster| cluster.endpoints.iter().map(|endpoint| endpoint.name.clone()).collect::<Vec<_>>();
+    one.follows_names && other.follows_names && names(one) == names(other)
 }

@@ -11,9 +11,9 @@ use plan::health::passive::Ejection;
 use plan::{ClusterPlan, EndpointPlan, Plan, Roll, Standing};
 use telemetry::summary::{Summary, Totals};
 
+use crate::admin_state::{Wish, Wishes};
 use crate::history::Entry;
 use crate::probes::Reasons;
-use crate::wishes::{Wish, Wishes};
 
 /// The program at a moment.
 #[derive(Clone, Debug)]

@@ -19,8 +19,8 @@ use crate::canary::{CANARIES_MAX, Terms};
 use crate::connections::Connections;
 use crate::difference::Differences;
 use crate::history::{Entry, History};
-use crate::keep::Desired;
 use crate::names;
+use crate::overrides::Desired;
 use crate::probes::Reasons;
 use crate::providers::{self, Inbox, Reach};
 use crate::status::{self, Latency, ListenerStatus, State, Status};
@@ -50,7 +50,7 @@ struct Shared {
     reasons: Arc<Reasons>,
     running: Mutex<Running>,
     connections: OnceLock<Connections>,
-    providers: OnceLock<Inbox>,
+    providers: OnceLock<Arc<Inbox>>,
     names: OnceLock<names::Inbox>,
     samples: Mutex<VecDeque<(Instant, Totals)>>,
     canaries: Mutex<Canaries>,
@@ -333,7 +333,7 @@ impl View {
         self.0.connections.get()
     }
 
-    pub(crate) fn set_inboxes(&self, providers: Inbox, names: names::Inbox) {
+    pub(crate) fn set_inboxes(&self, providers: Arc<Inbox>, names: names::Inbox) {
         // A second time would be another owner of the configuration.
         let _ = self.0.providers.set(providers);
         let _ = self.0.names.set(names);
@@ -341,7 +341,7 @@ impl View {
 
     /// The providers and how they are, in the order in which they are configured.
     pub fn providers(&self) -> Vec<providers::Status> {
-        self.0.providers.get().map(Inbox::statuses).unwrap_or_default()
+        self.0.providers.get().map(|inbox| inbox.statuses()).unwrap_or_default()
     }
 
     /// Tells that the program is ending.

@@ -132,7 +132,7 @@ fn change(owner: &mut Reconciler, number: u32) -> (Duration, Duration) {
     let author = "hand".into();
     let order = Order { change, author, expected: None, is_dry: false, canary: None, is_trusted: true, under: None };
     let begun = Instant::now();
-    let (candidate, origin) = owner.workshop().prepare_change(&order).unwrap();
+    let (candidate, origin) = owner.preparation().prepare_change(&order).unwrap();
     let prepared = begun.elapsed();
     owner.commit(candidate, origin).unwrap();
     (begun.elapsed(), prepared)

@@ -14,8 +14,8 @@ use tokio::sync::{Semaphore, watch};
 
 use super::book::{Book, Inbox, Present};
 use super::look_up::{Host, look_up_again};
+use crate::providers::backoff::{backoff, chance};
 use crate::providers::dns::Answers;
-use crate::providers::{backoff, chance};
 
 /// Names that come into force were looked up just before. Within this time they are asked for how long that holds.
 const FIRST_WITHIN: Duration = Duration::from_secs(1);

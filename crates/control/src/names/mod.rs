@@ -10,6 +10,7 @@
 //! address.
 
 mod book;
+mod bounded;
 mod follow;
 mod look_up;
 mod moved;
@@ -17,6 +18,6 @@ mod moved;
 pub use book::Inbox;
 
 pub(crate) use book::Book;
+pub(crate) use bounded::Names;
 pub(crate) use follow::Follower;
-pub(crate) use look_up::look_up;
 pub(crate) use moved::{Move, Moved};

@@ -11,28 +11,29 @@
 //! else: what a token may see changes without it. Nothing at all is asked for once more, without waiting. Of what cannot be asked, or may not be seen, stays what was known, also to a provider
 //! before with other settings, or to the program before.
 
+mod answers;
+
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use config::file::EndpointSettings;
 use model::provider::ConsulProvider;
-use model::{base64, limits};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
+use super::Sink;
+use super::backoff::{backoff, jittered};
 use super::client::{Client, Request};
-use super::pairs::{PAIRS_MAX, Reader};
-use super::{Outlet, State, backoff, jittered};
+use super::pairs::Reader;
+use crate::given::State;
+
+use answers::{endpoints, stored};
 
 /// Bytes of an answer.
 const BYTES_MAX: u64 = 64 << 20;
-/// Labels of an endpoint, and characters of one.
-const LABELS_MAX: usize = 64;
-const LABEL_CHARS_MAX: usize = 256;
 /// Beyond the wait, Consul adds up to a sixteenth of it.
 const GRACE: Duration = Duration::from_secs(10);
 /// Between two answers, whatever changes how often.
@@ -79,15 +80,15 @@ impl Drop for Watched {
 type Outcome = (Subject, Result<Found, String>);
 
 /// Watches what clusters ask for, and the store if there is a prefix.
-pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
+pub(super) async fn run(settings: ConsulProvider, mut sink: Sink) {
     let settings = Rc::new(settings);
     let turns = Rc::new(Turns::default());
     let (sender, mut outcomes) = mpsc::channel::<Outcome>(64);
     let mut watched: BTreeMap<Subject, Watched> = BTreeMap::new();
     let mut has_told = false;
-    let mut before = State::clone(&outlet.known());
+    let mut before = State::clone(&sink.known());
     loop {
-        let asked = outlet.asked();
+        let asked = sink.asked();
         let mut wanted: Vec<Subject> = asked.iter().map(|key| Subject::Key(key.to_string())).collect();
         wanted.extend(settings.prefix.as_ref().map(|_| Subject::Store));
         watched.retain(|subject, _| wanted.contains(subject));
@@ -102,7 +103,7 @@ pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
         }
         // The first word is a whole one: the start of the program waits for it.
         if has_told || watched.values().all(|one| one.known.is_some() || one.failing.is_some()) {
-            tell(&watched, &before, &outlet);
+            tell(&watched, &before, &sink);
             has_told = true;
         }
         tokio::select! {
@@ -117,7 +118,7 @@ pub(super) async fn run(settings: ConsulProvider, mut outlet: Outlet) {
                     Err(why) => one.failing = Some(why),
                 }
             }
-            () = outlet.asked_changed() => {}
+            () = sink.asked_changed() => {}
         }
     }
 }
@@ -146,7 +147,7 @@ fn forget_answered(before: &mut State, watched: &BTreeMap<Subject, Watched>, ans
 }
 
 /// Tells what is found, and of subjects that were not answered for yet what was known before.
-fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, outlet: &Outlet) {
+fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, sink: &Sink) {
     let mut whole = State { by_parts: true, ..State::default() };
     let mut has_some = false;
     let mut left_out = Vec::new();
@@ -179,12 +180,12 @@ fn tell(watched: &BTreeMap<Subject, Watched>, before: &State, outlet: &Outlet) {
     }
     let failing = watched.values().find_map(|one| one.failing.as_ref());
     match failing {
-        None => outlet.send(whole),
-        Some(why) if has_some => outlet.send_lacking(whole, why),
-        Some(why) => return outlet.failed(why),
+        None => sink.send(whole),
+        Some(why) if has_some => sink.send_lacking(whole, why),
+        Some(why) => return sink.failed(why),
     }
     left_out.extend_from_slice(of_store);
-    outlet.leave_out(left_out);
+    sink.leave_out(left_out);
 }
 
 /// Who may wait for changes, and who asks once in a while.
@@ -362,250 +363,5 @@ fn encoded(text: &str, also: &str) -> String {
     out
 }
 
-/// Those that have no critical check, and why others are left out. One with a warning has the weight for that.
-fn endpoints(list: &[Value]) -> (Vec<EndpointSettings>, Vec<String>) {
-    let mut found: BTreeMap<SocketAddr, EndpointSettings> = BTreeMap::new();
-    let mut problems = Vec::new();
-    for entry in list {
-        let checks = entry["Checks"].as_array().map_or(&[][..], Vec::as_slice);
-        let has = |status: &str| checks.iter().any(|check| check["Status"] == status);
-        if has("critical") || has("maintenance") {
-            continue;
-        }
-        let (offer, node) = (&entry["Service"], &entry["Node"]);
-        let address = match address_of(offer, node) {
-            Ok(address) => address,
-            Err(why) => {
-                let named = [&offer["ID"], &node["Node"]].into_iter().find_map(Value::as_str).unwrap_or_default();
-                problems.push(format!("the instance `{}` {why}", named.chars().take(100).collect::<String>()));
-                continue;
-            }
-        };
-        let mut endpoint = EndpointSettings::at(address.to_string());
-        let weight = &offer["Weights"][if has("warning") { "Warning" } else { "Passing" }];
-        endpoint.weight = weight.as_u64().map_or(1, |weight| weight.min(u64::from(limits::WEIGHT_MAX)) as u32);
-        let meta = offer["Meta"].as_object().into_iter().flatten();
-        let texts = meta.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
-        let fits = |(name, value): &(String, String)| {
-            !name.is_empty() && name.len() <= 64 && !value.is_empty() && value.chars().count() <= LABEL_CHARS_MAX
-        };
-        endpoint.labels = texts.filter(fits).take(LABELS_MAX).collect();
-        found.entry(address).or_insert(endpoint);
-    }
-    (found.into_values().collect(), problems)
-}
-
-/// Where an instance is: its own address, or that of its node.
-fn address_of(offer: &Value, node: &Value) -> Result<SocketAddr, String> {
-    let mut texts = [&offer["Address"], &node["Address"]].into_iter().filter_map(Value::as_str);
-    let text = texts.find(|text| !text.is_empty()).ok_or("has no address")?;
-    let ip: IpAddr = text.parse().map_err(|_| {
-        let text: String = text.chars().take(100).collect();
-        format!("has the address `{text}`, which is no IP address: names are not looked up here")
-    })?;
-    let port = offer["Port"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
-    Ok(SocketAddr::new(ip, port.ok_or("has no port")?))
-}
-
-/// The pairs behind the prefix.
-fn stored(list: &[Value], prefix: &str) -> Result<BTreeMap<String, Vec<u8>>, String> {
-    if list.len() > PAIRS_MAX {
-        return Err(format!("there are more than {PAIRS_MAX} keys behind `{prefix}`"));
-    }
-    let mut pairs = BTreeMap::new();
-    for entry in list {
-        let Some(key) = entry["Key"].as_str().and_then(|key| key.strip_prefix(prefix)) else { continue };
-        let value =
-            base64::decode(entry["Value"].as_str().unwrap_or_default().as_bytes()).ok_or("what came is no base64")?;
-        pairs.insert(key.to_owned(), value);
-    }
-    Ok(pairs)
-}
-
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn settings() -> ConsulProvider {
-        ConsulProvider {
-            origin: model::provider::Origin {
-                place: model::provider::Place::Host("localhost".to_owned(), 8500),
-                host: "localhost:8500".to_owned(),
-                tls: None,
-                timeout: Duration::from_secs(1),
-                fields: Vec::new(),
-            },
-            datacenter: Some("east 1".to_owned()),
-            namespace: None,
-            stale: true,
-            prefix: Some("eq uipoise/".to_owned()),
-            wait: Duration::from_secs(60),
-        }
-    }
-
-    #[test]
-    fn what_is_asked_for_is_written_as_consul_reads_it() {
-        let of = |subject| path(&subject, &settings(), 7);
-        assert_eq!(of(Subject::Key("web".into())), "/v1/health/service/web?index=7&wait=60000ms&dc=east%201&stale");
-        assert_eq!(
-            of(Subject::Key("a/b.web".into())),
-            "/v1/health/service/web?tag=a%2Fb&index=7&wait=60000ms&dc=east%201&stale"
-        );
-        assert_eq!(of(Subject::Store), "/v1/kv/eq%20uipoise/?recurse=true&index=7&wait=60000ms&dc=east%201&stale");
-    }
-
-    #[test]
-    fn an_index_that_goes_back_begins_anew() {
-        assert_eq!((next_index(0, Some(5)), next_index(5, Some(5)), next_index(5, Some(9))), (5, 5, 9));
-        assert_eq!((next_index(9, Some(5)), next_index(9, Some(0)), next_index(9, None)), (0, 0, 0));
-    }
-
-    #[test]
-    fn critical_ones_are_left_out_and_warned_ones_weigh_what_is_said_for_that() {
-        let entry = |address: &str, node: &str, port: u64, statuses: &[&str]| {
-            let checks: Vec<Value> = statuses.iter().map(|status| json!({ "Status": status })).collect();
-            json!({
-                "Node": { "Address": node },
-                "Service": {
-                    "ID": "web-1", "Address": address, "Port": port, "Weights": { "Passing": 10, "Warning": 2 },
-                    "Meta": { "version": "v2", "empty": "" },
-                },
-                "Checks": checks,
-            })
-        };
-        let (found, problems) = endpoints(&[
-            entry("10.0.0.2", "10.9.9.9", 80, &["passing", "warning"]),
-            entry("", "10.0.0.1", 80, &["passing"]),
-            entry("10.0.0.3", "", 80, &["passing", "critical"]),
-            entry("10.0.0.4", "", 0, &[]),
-            entry("host.example", "10.0.0.9", 80, &[]),
-            entry("10.0.0.2", "", 80, &[]),
-            json!({}),
-        ]);
-        let shown: Vec<_> = found.iter().map(|one| (one.address.as_str(), one.weight, one.labels.len())).collect();
-        assert_eq!(shown, [("10.0.0.1:80", 10, 1), ("10.0.0.2:80", 2, 1)]);
-        let name =
-            "the instance `web-1` has the address `host.example`, which is no IP address: names are not looked up here";
-        assert_eq!(problems, ["the instance `web-1` has no port", name, "the instance `` has no address"]);
-    }
-
-    #[test]
-    fn what_the_token_may_not_see_is_not_taken_for_what_is_not_there() {
-        let mut reader = Reader::default();
-        let mut told = |subject: &Subject, is_filtered, list: &[Value]| match read(
-            (subject, is_filtered),
-            list,
-            "eq/",
-            &mut reader,
-        ) {
-            Ok(Found::Endpoints(list, _)) => format!("{} endpoints", list.len()),
-            Ok(Found::Stored(state, problems)) => format!("{} keys, {problems:?}", state.endpoints.len()),
-            Err(why) => why,
-        };
-        let (web, store) = (Subject::Key("web".into()), Subject::Store);
-        let one = [json!({ "Service": { "Address": "10.0.0.1", "Port": 80 } })];
-        let key = [json!({ "Key": "eq/endpoints/web/a", "Value": "MTAuMC4wLjE6ODA=" })];
-        assert_eq!([told(&web, false, &[]), told(&web, false, &one)], ["0 endpoints", "1 endpoints"]);
-        assert_eq!(told(&web, true, &one), "1 endpoints", "the others are on nodes that are not for us");
-        let why = "its ACLs let the token see none of them: it needs `read` for the service and for its nodes";
-        assert_eq!(told(&web, true, &[]), why);
-        assert_eq!([told(&store, false, &[]), told(&store, false, &key)], ["0 keys, []", "1 keys, []"]);
-        assert_eq!(
-            told(&store, true, &key),
-            "1 keys, [\"keys behind `eq/` that the ACLs of Consul do not let the token see\"]"
-        );
-        let why = "its ACLs let the token see no key behind `eq/`: it needs `read` for them";
-        assert_eq!(told(&store, true, &[]), why);
-    }
-
-    #[test]
-    fn of_what_fails_what_was_known_before_stays() {
-        let list = |address: &str| vec![EndpointSettings::at(address)];
-        let by_key = |all: &[(&str, &str)]| -> BTreeMap<String, Vec<EndpointSettings>> {
-            all.iter().map(|(key, address)| ((*key).to_owned(), list(address))).collect()
-        };
-        let text = super::super::Text { text: "routes: []".to_owned(), ..Default::default() };
-        let before = [("web", "10.0.0.1:1"), ("api", "10.0.0.2:1"), ("stored", "10.0.0.3:1")];
-        let outlet = Outlet::after(State { texts: vec![text], endpoints: by_key(&before), ..State::default() });
-        let before = outlet.known();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let one = |known: Option<Found>| Watched {
-            failing: known.is_none().then(|| "no answer".to_owned()),
-            known,
-            task: runtime.spawn(async {}),
-        };
-        let key = |name: &str| Subject::Key(name.to_owned());
-        let mut watched: BTreeMap<Subject, Watched> =
-            [key("web"), key("api"), Subject::Store].map(|subject| (subject, one(None))).into();
-        tell(&watched, &before, &outlet);
-        assert!(outlet.board.statuses()[0].is_kept, "nothing was found");
-        watched.insert(key("web"), one(Some(Found::Endpoints(list("10.0.0.9:1"), Vec::new()))));
-        tell(&watched, &before, &outlet);
-        let shown = |state: &State| -> Vec<(String, String)> {
-            let all = state.endpoints.iter().map(|(key, list)| (key.clone(), list[0].address.clone()));
-            all.collect()
-        };
-        let told = |all: &[(&str, &str)]| -> Vec<(String, String)> {
-            all.iter().map(|(key, address)| ((*key).to_owned(), (*address).to_owned())).collect()
-        };
-        let state = outlet.known();
-        assert_eq!(shown(&state), told(&[("api", "10.0.0.2:1"), ("stored", "10.0.0.3:1"), ("web", "10.0.0.9:1")]));
-        assert_eq!(state.texts.len(), 1);
-        // What the store says itself counts, also of a name of which the catalog has no instances.
-        watched.insert(key("api"), one(Some(Found::Endpoints(Vec::new(), Vec::new()))));
-        let stored = State { endpoints: by_key(&[("api", "10.0.0.7:1")]), ..State::default() };
-        watched.insert(Subject::Store, one(Some(Found::Stored(stored, vec!["a key".to_owned()]))));
-        tell(&watched, &before, &outlet);
-        let state = outlet.known();
-        assert_eq!(outlet.board.statuses()[0].left_out, ["a key"]);
-        assert_eq!(shown(&state), told(&[("api", "10.0.0.7:1"), ("web", "10.0.0.9:1")]));
-        assert!(state.texts.is_empty());
-    }
-
-    #[test]
-    fn a_name_that_only_the_store_knows_keeps_its_endpoints_while_the_store_does_not_answer() {
-        let list = |address: &str| vec![EndpointSettings::at(address)];
-        let kept = [("gone".to_owned(), list("10.0.0.8:1")), ("web".to_owned(), list("10.0.0.1:1"))];
-        let outlet = Outlet::after(State { endpoints: kept.into(), ..State::default() });
-        let mut before = State::clone(&outlet.known());
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let one = |known: Option<Found>| Watched { known, failing: None, task: runtime.spawn(async {}) };
-        let (web, gone) = (Subject::Key("web".to_owned()), Subject::Key("gone".to_owned()));
-        let mut watched: BTreeMap<Subject, Watched> = BTreeMap::new();
-        watched.insert(Subject::Store, one(None));
-        watched.insert(gone.clone(), one(None));
-        let mut answer = |watched: &mut BTreeMap<Subject, Watched>, subject: &Subject, found: Found| {
-            watched.insert(subject.clone(), one(Some(found)));
-            forget_answered(&mut before, watched, subject);
-            tell(watched, &before, &outlet);
-            let known = outlet.known();
-            let address = |key: &str| known.endpoints.get(key).and_then(|list| Some(list.first()?.address.clone()));
-            (address("web").unwrap_or_default(), address("gone").unwrap_or_default())
-        };
-        let of = |web: &str, gone: &str| (web.to_owned(), gone.to_owned());
-        let none = || Found::Endpoints(Vec::new(), Vec::new());
-        assert_eq!(answer(&mut watched, &web, none()), of("10.0.0.1:1", "10.0.0.8:1"));
-        // What the catalog has said itself it may take back.
-        assert_eq!(
-            answer(&mut watched, &gone, Found::Endpoints(list("10.0.0.9:1"), Vec::new())),
-            of("10.0.0.1:1", "10.0.0.9:1")
-        );
-        assert_eq!(answer(&mut watched, &gone, none()), of("10.0.0.1:1", ""));
-        let stored = Found::Stored(State::default(), Vec::new());
-        assert_eq!(answer(&mut watched, &Subject::Store, stored), of("", ""));
-    }
-
-    #[test]
-    fn what_is_stored_is_read_behind_the_prefix() {
-        let list = [
-            json!({ "Key": "eq/", "Value": null }),
-            json!({ "Key": "eq/endpoints/web/a", "Value": "MTAuMC4wLjE6ODA=" }),
-            json!({ "Key": "other", "Value": "?" }),
-        ];
-        let (state, problems) = Reader::default().state(&stored(&list, "eq/").unwrap());
-        assert_eq!((state.endpoints["web"][0].address.as_str(), problems.len()), ("10.0.0.1:80", 0));
-        assert!(stored(&[json!({ "Key": "eq/x", "Value": "?" })], "eq/").is_err());
-    }
-}
+mod tests;

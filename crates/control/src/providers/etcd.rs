@@ -14,9 +14,10 @@ use model::base64;
 use model::provider::{EtcdProvider, Origin};
 use serde_json::{Value, json};
 
+use super::Sink;
+use super::backoff::backoff;
 use super::client::{Client, Request, Response};
 use super::pairs::{PAIRS_MAX, Reader, end_of_prefix};
-use super::{Outlet, backoff};
 
 /// Bytes of one answer to a range, of one message of a watch, and of all pairs.
 const BYTES_MAX: usize = 64 << 20;
@@ -28,14 +29,14 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 const STEADY: Duration = Duration::from_secs(10);
 
 /// Reads and watches a prefix.
-pub(super) async fn run(settings: EtcdProvider, outlet: Outlet) {
+pub(super) async fn run(settings: EtcdProvider, sink: Sink) {
     let origins = settings.origins.len();
     let (mut place, mut failures) = (0_usize, 0_usize);
-    let mut reader = Reader::after(&outlet.known());
+    let mut reader = Reader::after(&sink.known());
     loop {
         let mut read_at: Option<Instant> = None;
         let origin = &settings.origins[place % origins];
-        let ended = follow((origin, &settings), &outlet, &mut reader, &mut read_at).await;
+        let ended = follow((origin, &settings), &sink, &mut reader, &mut read_at).await;
         let is_short = read_at.is_some_and(|at| at.elapsed() < STEADY);
         if read_at.is_some() {
             failures = 0;
@@ -43,14 +44,14 @@ pub(super) async fn run(settings: EtcdProvider, outlet: Outlet) {
         match ended {
             Ok(()) if !is_short => continue,
             Ok(()) => {}
-            Err(why) => outlet.failed(&why),
+            Err(why) => sink.failed(&why),
         }
         (place, failures) = (place + 1, failures + 1);
         // Each of several is tried at once before there is a wait, but for one that answers and then ends the watch: between
         // members that all do that, everything would be asked for again and again without any.
         if is_short || failures.is_multiple_of(origins) {
             let rounds = u32::try_from(failures.div_ceil(origins)).unwrap_or(u32::MAX);
-            tokio::time::sleep(backoff(rounds, outlet.name())).await;
+            tokio::time::sleep(backoff(rounds, sink.name())).await;
         }
     }
 }
@@ -58,7 +59,7 @@ pub(super) async fn run(settings: EtcdProvider, outlet: Outlet) {
 /// `Ok`: it is time to read everything again.
 async fn follow(
     (origin, settings): (&Origin, &EtcdProvider),
-    outlet: &Outlet,
+    sink: &Sink,
     reader: &mut Reader,
     read_at: &mut Option<Instant>,
 ) -> Result<(), String> {
@@ -67,7 +68,7 @@ async fn follow(
     let caller = Caller { client, token };
     let (mut pairs, revision) = caller.range(&settings.prefix).await?;
     *read_at = Some(Instant::now());
-    tell(&pairs, reader, outlet);
+    tell(&pairs, reader, sink);
     let mut stream = caller.watch(&settings.prefix, revision + 1).await?;
     let mut lines = Lines::default();
     loop {
@@ -85,15 +86,15 @@ async fn follow(
             }
         }
         if has_changed {
-            tell(&pairs, reader, outlet);
+            tell(&pairs, reader, sink);
         }
     }
 }
 
-fn tell(pairs: &BTreeMap<String, Vec<u8>>, reader: &mut Reader, outlet: &Outlet) {
+fn tell(pairs: &BTreeMap<String, Vec<u8>>, reader: &mut Reader, sink: &Sink) {
     let (state, problems) = reader.state(pairs);
-    outlet.send(state);
-    outlet.leave_out(problems);
+    sink.send(state);
+    sink.leave_out(problems);
 }
 
 async fn authenticate(client: &Client, settings: &EtcdProvider) -> Result<Option<String>, String> {

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 use model::provider::FileProvider;
 
 use self::notices::Notices;
-use super::outlet::Outlet;
-use super::state::{State, Text};
+use super::sink::Sink;
+use crate::given::{State, Text};
 use crate::watch::{CLOCK_GRAIN, Stamp};
 
 /// Bytes of all files together.
@@ -28,7 +28,7 @@ type Look = BTreeMap<PathBuf, Stamp>;
 /// What looking costs when somebody writes all the time is at most one part in this many of all time.
 const REST_FACTOR: u32 = 4;
 
-pub(super) async fn run(settings: FileProvider, outlet: Outlet) {
+pub(super) async fn run(settings: FileProvider, sink: Sink) {
     let mut watched = Watched::default();
     let mut notices = None;
     loop {
@@ -38,10 +38,10 @@ pub(super) async fn run(settings: FileProvider, outlet: Outlet) {
         }
         let (begun, untold) = (Instant::now(), watched.untold);
         match watched.turn(&settings.path, SystemTime::now()) {
-            Ok(Some(texts)) => outlet.send(State::of_texts(texts, true)),
-            Ok(None) if watched.before.is_none() => outlet.unchanged(),
+            Ok(Some(texts)) => sink.send(State::of_texts(texts, true)),
+            Ok(None) if watched.before.is_none() => sink.unchanged(),
             Ok(None) => {}
-            Err(why) => outlet.failed(why),
+            Err(why) => sink.failed(why),
         }
         if watched.untold != untold {
             // What was listened to may be elsewhere by now.

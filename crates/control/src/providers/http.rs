@@ -5,10 +5,10 @@ use std::time::Duration;
 use model::provider::HttpProvider;
 use tokio::time::Instant;
 
+use super::backoff::{backoff, jittered};
 use super::client::{Client, Request};
-use super::outlet::Outlet;
-use super::state::{State, Text};
-use super::{backoff, jittered};
+use super::sink::Sink;
+use crate::given::{State, Text};
 
 /// What an answer says.
 enum Answer {
@@ -18,10 +18,10 @@ enum Answer {
     Unchanged,
 }
 
-pub(super) async fn run(settings: HttpProvider, outlet: Outlet) {
+pub(super) async fn run(settings: HttpProvider, sink: Sink) {
     let client = match Client::new(&settings.origin) {
         Ok(client) => client,
-        Err(why) => return outlet.failed(why),
+        Err(why) => return sink.failed(why),
     };
     let mut known: Option<String> = None;
     let mut failures = 0_u32;
@@ -36,18 +36,18 @@ pub(super) async fn run(settings: HttpProvider, outlet: Outlet) {
                 // A query may carry credentials.
                 let path = settings.path.split('?').next().unwrap_or_default();
                 let name = format!("{scheme}://{}{path}", settings.origin.host);
-                outlet.send(State::of_texts(vec![Text { name, folder: None, text }], false));
+                sink.send(State::of_texts(vec![Text { name, folder: None, text }], false));
             }
             Ok(Answer::Unchanged) => {
                 failures = 0;
-                outlet.unchanged();
+                sink.unchanged();
             }
             Err(why) => {
                 failures = failures.saturating_add(1);
-                outlet.failed(why);
+                sink.failed(why);
             }
         }
-        tokio::time::sleep_until(begun + wait(settings.interval, failures, outlet.name())).await;
+        tokio::time::sleep_until(begun + wait(settings.interval, failures, sink.name())).await;
     }
 }
 

@@ -1,13 +1,14 @@
-//! Providers: who gives parts of the configuration while the program runs. Each is a task of one thread, and leaves its whole
-//! desired state at a board; the owner of the configuration takes it from there, tries it, and puts it into force or refuses it.
+//! Providers: sources of parts of the configuration while the program runs. Each is a task of one thread and publishes its whole desired
+//! state through a sink; the owner of the configuration takes it from the inbox, tries it, and puts it into force or refuses it.
 //!
 //! ```text
-//!  provider task ── Outlet ──▶ Board ── Inbox ──▶ Reconciler ──▶ in force | refused, what was before stays
+//!  provider task ── Sink ──▶ Inbox ──▶ Reconciler ──▶ in force | refused, what was before stays
 //! ```
 //! To add one: its settings in `model::provider`, `config::file` and `config::resolve`, a file here with
-//! `async fn run(settings, outlet)`, and an arm in [`start`].
+//! `async fn run(settings, sink)`, and an arm in [`start`].
 
-mod board;
+pub(crate) mod backoff;
+mod cache;
 mod client;
 mod consul;
 pub(crate) mod dns;
@@ -15,48 +16,37 @@ mod docker;
 mod etcd;
 mod file;
 mod http;
-mod keeper;
-mod outlet;
+mod inbox;
 mod pairs;
-mod state;
+mod sink;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use model::provider::{ConsulProvider, DockerProvider, HttpProvider, Provider, ProviderKind};
 use model::snapshot::EndpointsFrom;
 use model::{Name, Snapshot};
 use tokio::sync::watch;
 
-pub use board::{Inbox, Reach, Status};
-pub use state::{State, Text};
+use crate::given::Given;
 
-pub(crate) use board::Board;
-pub(crate) use outlet::{Keys, Outlet};
-pub(crate) use state::{Beside, Given};
-
-/// The first wait after a failure.
-const BACKOFF_MIN: Duration = Duration::from_secs(1);
-/// The longest.
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
+pub use crate::given::{State, Text};
+pub use inbox::{Inbox, Reach, Status};
+pub(crate) use sink::{Keys, Sink};
 
 /// Starts a provider.
-fn start(provider: &Provider, outlet: Outlet) -> tokio::task::JoinHandle<()> {
+fn start(provider: &Provider, sink: Sink) -> tokio::task::JoinHandle<()> {
     match &provider.kind {
-        ProviderKind::File(settings) => tokio::task::spawn_local(file::run(settings.clone(), outlet)),
-        ProviderKind::Http(settings) => tokio::task::spawn_local(http::run(HttpProvider::clone(settings), outlet)),
-        ProviderKind::Dns(settings) => tokio::task::spawn_local(dns::run(settings.clone(), outlet)),
-        ProviderKind::Etcd(settings) => tokio::task::spawn_local(etcd::run(settings.clone(), outlet)),
-        ProviderKind::Consul(settings) => {
-            tokio::task::spawn_local(consul::run(ConsulProvider::clone(settings), outlet))
-        }
-        ProviderKind::Docker(settings) => {
-            tokio::task::spawn_local(docker::run(DockerProvider::clone(settings), outlet))
-        }
+        ProviderKind::File(settings) => tokio::task::spawn_local(file::run(settings.clone(), sink)),
+        ProviderKind::Http(settings) => tokio::task::spawn_local(http::run(HttpProvider::clone(settings), sink)),
+        ProviderKind::Dns(settings) => tokio::task::spawn_local(dns::run(settings.clone(), sink)),
+        ProviderKind::Etcd(settings) => tokio::task::spawn_local(etcd::run(settings.clone(), sink)),
+        ProviderKind::Consul(settings) => tokio::task::spawn_local(consul::run(ConsulProvider::clone(settings), sink)),
+        ProviderKind::Docker(settings) => tokio::task::spawn_local(docker::run(DockerProvider::clone(settings), sink)),
     }
 }
 
@@ -66,26 +56,6 @@ pub(crate) fn state_at_hand(provider: &Provider) -> Option<State> {
         ProviderKind::File(settings) => file::state(settings).ok(),
         _ => None,
     }
-}
-
-/// How long to wait after so many failures in a row, between 1 s and 30 s, doubled each time, and by up to a quarter less, so
-/// that many instances do not ask at once.
-pub(crate) fn backoff(failures: u32, name: &str) -> Duration {
-    let whole = BACKOFF_MIN.saturating_mul(1 << failures.saturating_sub(1).min(5)).min(BACKOFF_MAX);
-    jittered(whole, name)
-}
-
-/// By up to a quarter less.
-pub(crate) fn jittered(whole: Duration, name: &str) -> Duration {
-    whole.saturating_sub(chance(whole / 4, name))
-}
-
-/// A time below this, at random.
-pub(crate) fn chance(below: Duration, name: &str) -> Duration {
-    use std::hash::{BuildHasher as _, RandomState};
-    // The keys of each state are random.
-    let chance = RandomState::new().hash_one(name) % 1024;
-    below / 1024 * u32::try_from(chance).unwrap_or(0)
 }
 
 /// What the thread is to do.
@@ -102,19 +72,15 @@ struct Wanted {
 /// The owner of all providers.
 #[derive(Debug, Default)]
 pub(crate) struct Providers {
-    board: Arc<Board>,
+    inbox: Arc<Inbox>,
     /// There are none before the first provider.
     thread: Option<(watch::Sender<Wanted>, JoinHandle<()>)>,
 }
 
 impl Providers {
-    /// Tells when they want something.
-    pub(crate) fn inbox(&self) -> Inbox {
-        Inbox(Arc::clone(&self.board))
-    }
-
-    pub(crate) fn board(&self) -> &Arc<Board> {
-        &self.board
+    /// Returns what they want.
+    pub(crate) fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
     }
 
     /// Starts, keeps and stops providers as they are configured.
@@ -150,23 +116,23 @@ impl Providers {
             let in_force = given.states().find(|(name, _)| *name == provider.name.as_str());
             let kept = match (in_force, kept_in) {
                 (Some((_, state)), _) => Some(State::clone(state)),
-                (None, Some(folder)) => keeper::recall(folder, &provider.name),
+                (None, Some(folder)) => cache::recall(folder, &provider.name),
                 (None, None) => None,
             };
             if let Some(state) = kept {
-                self.board.set_kept(&provider.name, state);
+                self.inbox.set_kept(&provider.name, state);
             }
         }
         self.want(wanted)?;
         for provider in &providers {
-            self.board.wait_for(&provider.name, provider.start_timeout.saturating_sub(begun.elapsed()));
+            self.inbox.wait_for(&provider.name, provider.start_timeout.saturating_sub(begun.elapsed()));
         }
         Ok(())
     }
 
     fn give_places(&self, wanted: &Wanted) {
         let kinds: Vec<_> = wanted.providers.iter().map(|one| (one.name.as_str(), one.kind.as_str())).collect();
-        self.board.set_providers(&kinds);
+        self.inbox.set_providers(&kinds);
     }
 
     fn want(&mut self, wanted: Wanted) -> io::Result<()> {
@@ -177,8 +143,8 @@ impl Providers {
             None => {
                 let (sender, receiver) = watch::channel(wanted);
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                let board = Arc::clone(&self.board);
-                let run = move || tokio::task::LocalSet::new().block_on(&runtime, run(receiver, board));
+                let inbox = Arc::clone(&self.inbox);
+                let run = move || tokio::task::LocalSet::new().block_on(&runtime, run(receiver, inbox));
                 let thread = std::thread::Builder::new().name("providers".to_owned()).spawn(run)?;
                 self.thread = Some((sender, thread));
             }
@@ -214,26 +180,26 @@ struct Running {
     task: tokio::task::JoinHandle<()>,
 }
 
-async fn run(mut wanted: watch::Receiver<Wanted>, board: Arc<Board>) {
+async fn run(mut wanted: watch::Receiver<Wanted>, inbox: Arc<Inbox>) {
     let mut running: BTreeMap<Name, Running> = BTreeMap::new();
-    let mut keeper = keeper::Keeper::default();
+    let mut cache = cache::Cache::default();
     loop {
         let now = wanted.borrow_and_update().clone();
-        reconcile(&now, &mut running, &board);
-        keeper.follow(now.kept_in, &now.given);
-        let changed = match keeper.next() {
+        reconcile(&now, &mut running, &inbox);
+        cache.follow(now.kept_in, &now.given);
+        let changed = match cache.next() {
             Some(at) => tokio::time::timeout_at(at.into(), wanted.changed()).await,
             None => Ok(wanted.changed().await),
         };
         match changed {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => return keeper.keep(),
-            Err(_) => keeper.keep(),
+            Ok(Err(_)) => return cache.keep(),
+            Err(_) => cache.keep(),
         }
     }
 }
 
-fn reconcile(wanted: &Wanted, running: &mut BTreeMap<Name, Running>, board: &Arc<Board>) {
+fn reconcile(wanted: &Wanted, running: &mut BTreeMap<Name, Running>, inbox: &Arc<Inbox>) {
     let mut before = std::mem::take(running);
     for provider in &wanted.providers {
         let keys = wanted.keys.get(&provider.name).cloned().unwrap_or_default();
@@ -252,27 +218,11 @@ fn reconcile(wanted: &Wanted, running: &mut BTreeMap<Name, Running>, board: &Arc
                 old.inspect(|old| old.task.abort());
                 let (sender, receiver) = watch::channel(keys);
                 let name = provider.name.to_string();
-                let outlet = Outlet { name, board: Arc::clone(board), keys: receiver };
-                Running { provider: Arc::clone(provider), keys: sender, task: start(provider, outlet) }
+                let sink = Sink { name, inbox: Arc::clone(inbox), keys: receiver };
+                Running { provider: Arc::clone(provider), keys: sender, task: start(provider, sink) }
             }
         };
         running.insert(provider.name.clone(), kept);
     }
     before.into_values().for_each(|gone| gone.task.abort());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_wait_after_failures_grows_to_a_bound_and_is_not_the_same_for_all() {
-        for (failures, whole) in [(0, 1), (1, 1), (2, 2), (3, 4), (5, 16), (6, 30), (1000, 30)] {
-            let wait = backoff(failures, "a");
-            let whole = Duration::from_secs(whole);
-            assert!(wait <= whole && wait >= whole * 3 / 4, "{failures}: {wait:?}");
-        }
-        let waits: std::collections::BTreeSet<Duration> = (0..20).map(|_| backoff(6, "a")).collect();
-        assert!(waits.len() > 1);
-    }
 }

@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 
 use config::file::EndpointSettings;
 
-use super::{State, Text};
-use crate::load;
+use crate::given::{State, Text};
+use crate::loader::without_names;
 
 /// Keys that are looked at.
 pub(super) const PAIRS_MAX: usize = 10_000;
@@ -144,7 +144,7 @@ fn endpoint(list: &str, text: &str) -> Result<(SocketAddr, EndpointSettings), St
     })?;
     // By the code that reads whole lists. That all of one have no weight is nothing that one of them is told of.
     let alone = [EndpointSettings { weight: settings.weight.max(1), ..settings.clone() }];
-    let wrong = load::without_names(|loader| loader.endpoints("", list, &alone)).err();
+    let wrong = without_names(|loader| loader.endpoints("", list, &alone)).err();
     match wrong.and_then(|wrong| wrong.list.into_iter().next()) {
         Some(first) => Err(first.message),
         None => Ok((address, settings)),

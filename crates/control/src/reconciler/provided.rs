@@ -1,19 +1,20 @@
 //! Providers, as the owner of the configuration has to do with them.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 use config::Loaded;
 use model::Snapshot;
 
 use super::Reconciler;
 use crate::load::Candidate;
+use crate::prepare::{self, Wanted};
 use crate::providers::Inbox;
-use crate::workshop::{self, Wanted};
 
 impl Reconciler {
-    /// Tells when providers want something.
-    pub fn inbox(&self) -> Inbox {
-        self.providers.inbox()
+    /// Returns what providers want.
+    pub fn inbox(&self) -> Arc<Inbox> {
+        Arc::clone(self.providers.inbox())
     }
 
     /// Starts the providers that the configuration names, and waits, within their bounds, for what they say first. To be called
@@ -22,7 +23,7 @@ impl Reconciler {
     /// # Errors
     /// Their thread cannot be started.
     pub fn await_providers(&mut self) -> std::io::Result<()> {
-        let kept_in = self.kept.as_ref().map(|kept| kept.folder.as_path());
+        let kept_in = self.persistence.folder();
         self.providers.begin(self.source.providers(), kept_in, &self.desired.given)
     }
 
@@ -33,23 +34,23 @@ impl Reconciler {
 
     /// Has what providers want tried again that was taken with something else, of which nothing came.
     pub fn remind_of_providers(&self) {
-        self.providers.board().remind();
+        self.providers.inbox().remind();
     }
 
     /// Whether providers want something that did not fit.
     pub(super) fn has_open_wishes(&self) -> bool {
-        self.desired.given.lacking().next().is_some() || self.providers.board().has_refused()
+        self.desired.given.lacking().next().is_some() || self.providers.inbox().has_refused()
     }
 
     /// Tells what is not put into force, and why.
     pub fn refuse(&self, refused: &[(Wanted, impl Display)]) {
-        workshop::refuse(self.providers.board(), refused);
+        prepare::refuse(self.providers.inbox(), refused);
     }
 
     /// The same of what the data plane did not take: it is tried again after a while.
     pub fn put_off(&self, refused: &[Wanted], why: &impl Display) {
         let why = why.to_string();
-        refused.iter().for_each(|(name, state)| self.providers.board().put_off(name, state, &why));
+        refused.iter().for_each(|(name, state)| self.providers.inbox().put_off(name, state, &why));
     }
 
     /// Lets providers follow what is in force now.
@@ -59,7 +60,7 @@ impl Reconciler {
             telemetry::log::error("providers cannot be started", &[("error", &error)]);
         }
         let asked = snapshot.asked();
-        self.providers.board().settle(given, |status| {
+        self.providers.inbox().settle(given, |status| {
             let counts = given.counts(loaded, &status.name);
             let asked = asked.iter().filter(|from| from.provider.as_str() == status.name);
             let missing = asked.filter(|from| !counts.contains_key(&*from.key)).map(|from| from.key.to_string());

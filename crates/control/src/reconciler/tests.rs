@@ -1,5 +1,7 @@
 //! From files to published plans, with a data plane that only takes notes.
 
+mod canary;
+mod history;
 mod provided;
 
 use std::path::Path;
@@ -11,6 +13,8 @@ use telemetry::Telemetry;
 use tempfile::TempDir;
 
 use super::*;
+use crate::history::Origin;
+use crate::refusal::Refusal;
 use crate::status::State;
 
 const GOOD: &str = r#"
@@ -290,7 +294,7 @@ fn wished(fixture: &Fixture, state: Option<&'static str>) -> (Candidate, Origin)
         is_trusted: true,
         under: None,
     };
-    fixture.reconciler.workshop().prepare_change(&order).unwrap()
+    fixture.reconciler.preparation().prepare_change(&order).unwrap()
 }
 
 fn wish(fixture: &mut Fixture, state: Option<&'static str>) -> Result<u64, String> {
@@ -311,56 +315,6 @@ fn what_comes_by_itself_is_not_refused_because_something_cannot_be_kept() {
     fixture.reconciler.keep_again();
     assert_eq!(fixture.reconciler.not_kept(), None);
     assert!(std::fs::read_to_string(fixture.path("a/changes.json")).unwrap().contains("drain"));
-}
-
-/// Tries another weight of an endpoint of a cluster.
-fn weight_tried(fixture: &mut Fixture, cluster: &str, endpoint: &str) -> Result<(), Refusal> {
-    let edit = config::EndpointEdit::Weight(endpoint.to_owned(), 7);
-    let order = order(crate::Change::Endpoints { cluster: cluster.to_owned(), edit });
-    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order)?;
-    fixture.reconciler.begin_canary(candidate, origin.into(), Terms::default())
-}
-
-fn try_weight(fixture: &mut Fixture, cluster: &str, endpoint: &str) {
-    weight_tried(fixture, cluster, endpoint).unwrap();
-    assert!(fixture.data.tried.lock().unwrap().is_some());
-}
-
-#[test]
-fn what_is_tried_before_a_renewed_certificate_is_in_force_is_told_to_come_again() {
-    let mut fixture = Fixture::new(SECURE);
-    fixture.write("site.pem", &pair(1).0);
-    fixture.write("site.key", key(1));
-    fixture.start();
-    fixture.replace("site.key", key(2));
-    let refused = weight_tried(&mut fixture, "site", "127.0.0.1:9001").unwrap_err().to_string();
-    assert!(refused.contains("certificates or lists of listeners have just changed"), "{refused}");
-    let published = (0..4).filter_map(|_| fixture.reconciler.look_at_files().unwrap()).count();
-    assert_eq!(published, 1);
-    try_weight(&mut fixture, "site", "127.0.0.1:9001");
-}
-
-#[test]
-fn a_change_that_fails_leaves_what_is_tried_and_one_that_comes_into_force_ends_it() {
-    let mut fixture = Fixture::new(&keeping("a"));
-    std::fs::create_dir(fixture.path("a")).unwrap();
-    fixture.start();
-    try_weight(&mut fixture, "site", "127.0.0.1:9001");
-    let is_tried = |fixture: &Fixture| {
-        let told = fixture.reconciler.view().canaries();
-        (fixture.reconciler.has_canary(), told[0].end.is_none(), fixture.data.tried.lock().unwrap().is_some())
-    };
-    fixture.data.refuses.store(true, Ordering::Relaxed);
-    assert_eq!(wish(&mut fixture, Some("drain")), Err("listener web: address in use".to_owned()));
-    assert_eq!(is_tried(&fixture), (true, true, true));
-    fixture.data.refuses.store(false, Ordering::Relaxed);
-    // What is to be written first cannot be.
-    fixture.remove_kept("a");
-    assert!(wish(&mut fixture, Some("drain")).unwrap_err().contains("cannot keep changes"));
-    assert_eq!(is_tried(&fixture), (true, true, true));
-    std::fs::create_dir(fixture.path("a")).unwrap();
-    wish(&mut fixture, Some("drain")).unwrap();
-    assert_eq!(is_tried(&fixture), (false, false, false));
 }
 
 #[test]
@@ -400,103 +354,17 @@ fn what_cannot_be_put_in_its_place_is_told_and_tried_again() {
     assert!(std::fs::read_to_string(fixture.path("a/changes.json")).unwrap().contains("drain"));
 }
 
-/// The generations that are remembered, newest first.
-fn remembered(fixture: &Fixture) -> Vec<(u64, Origin)> {
-    fixture.reconciler.view().generations().iter().map(|entry| (entry.generation, entry.origin)).collect()
-}
-
-#[test]
-fn a_start_takes_the_history_up_and_any_generation_of_it_can_be_gone_back_to() {
-    let mut fixture = Fixture::new(&keeping("a"));
-    std::fs::create_dir(fixture.path("a")).unwrap();
-    fixture.start();
-    wish(&mut fixture, Some("drain")).unwrap();
-    fixture.write("site.yaml", &keeping("a").replace("9001", "9002"));
-    assert_eq!(fixture.reconciler.reload().unwrap(), 3);
-    let before = fixture.reconciler.view().generations();
-    fixture.follow();
-    assert_eq!(fixture.reconciler.view().state(), State::Starting, "what was is not what is");
-    fixture.start();
-    let all = [(4, Origin::Start), (3, Origin::Reload), (2, Origin::Endpoint), (1, Origin::Start)];
-    assert_eq!(remembered(&fixture), all);
-    let after = fixture.reconciler.view().generations();
-    for (one, other) in after[1..].iter().zip(&before) {
-        assert_eq!((&one.author, &one.differences, &one.text), (&other.author, &other.differences, &other.text));
-    }
-    let order = order(crate::Change::Rollback(1));
-    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
-    assert_eq!(fixture.reconciler.commit(candidate, origin).unwrap(), 5);
-    let plan = fixture.reconciler.view().plan().unwrap();
-    assert_eq!(plan.snapshot.clusters[0].endpoints[0].name.as_str(), "127.0.0.1:9001");
-    // Starts with the same are one.
-    for _ in 0..3 {
-        fixture.follow();
-        fixture.start();
-    }
-    assert_eq!(remembered(&fixture)[..2], [(8, Origin::Start), (5, Origin::Rollback)]);
-}
-
-#[test]
-fn a_process_that_follows_another_counts_on_from_that_whatever_the_file_says() {
-    let mut fixture = Fixture::new(&keeping("a"));
-    std::fs::create_dir(fixture.path("a")).unwrap();
-    fixture.start();
-    fixture.write("site.yaml", &keeping("a").replace("9001", "9002"));
-    fixture.reconciler.reload().unwrap();
-    let past = fixture.follow();
-    // One that was to follow, and that nothing came of, may have written more.
-    let candidate = fixture.reconciler.prepare().unwrap();
-    fixture.reconciler.commit(candidate, Origin::Upgrade).unwrap();
-    fixture.follow();
-    fixture.reconciler.follow(&past);
-    let candidate = fixture.reconciler.prepare().unwrap();
-    assert_eq!(fixture.reconciler.commit(candidate, Origin::Upgrade).unwrap(), 3);
-    assert_eq!(remembered(&fixture), [(3, Origin::Upgrade), (2, Origin::Reload), (1, Origin::Start)]);
-}
-
-#[test]
-fn a_history_that_is_none_hinders_no_start() {
-    let mut fixture = Fixture::new(&keeping("a"));
-    std::fs::create_dir(fixture.path("a")).unwrap();
-    fixture.write("a/history.json", "{ \"format\": 1, \"generations\": [");
-    fixture.follow();
-    fixture.start();
-    assert_eq!(remembered(&fixture), [(1, Origin::Start)]);
-    fixture.reconciler.past();
-    assert!(std::fs::read_to_string(fixture.path("a/history.json")).unwrap().contains("\"start\""));
-    assert!(fixture.path("a/history.json.unread").exists());
-}
-
 #[test]
 fn a_route_that_has_no_name_is_taken_out_once() {
     let mut fixture = Fixture::started(&GOOD.replace("{ cluster: site }", "{ cluster: site }, { respond: {} }"));
     let order = order(crate::Change::ReplaceObject { kind: "routes", name: "route-1".into(), text: None });
-    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    let (candidate, origin) = fixture.reconciler.preparation().prepare_change(&order).unwrap();
     fixture.reconciler.commit(candidate, origin).unwrap();
-    let again = fixture.reconciler.workshop().prepare_change(&order);
+    let again = fixture.reconciler.preparation().prepare_change(&order);
     assert!(matches!(again, Err(Refusal::Missing { .. })), "it is gone, and no other has its name");
     let plan = fixture.reconciler.view().plan().unwrap();
     let names: Vec<&str> = plan.snapshot.routes.iter().map(|route| route.name.as_str()).collect();
     assert_eq!(names, ["route-2"]);
-}
-
-#[test]
-fn no_generation_is_counted_twice_where_the_history_is_behind_the_changes() {
-    let mut fixture = Fixture::new(&keeping("a"));
-    std::fs::create_dir(fixture.path("a")).unwrap();
-    fixture.write("a/changes.json", r#"{"format":1,"generation":43,"changes":{},"wishes":[]}"#);
-    fixture.follow();
-    fixture.start();
-    assert_eq!(remembered(&fixture), [(44, Origin::Start)]);
-    fixture.reconciler.past();
-    let older = std::fs::read_to_string(fixture.path("a/history.json")).unwrap();
-    assert_eq!(wish(&mut fixture, Some("drain")), Ok(45));
-    // As when it was killed before the history was written.
-    fixture.reconciler.past();
-    fixture.write("a/history.json", &older);
-    fixture.follow();
-    fixture.start();
-    assert_eq!(remembered(&fixture)[0], (46, Origin::Start));
 }
 
 /// As many clusters as it takes to tell what is touched from what is not.
@@ -531,7 +399,7 @@ fn one_endpoint_changed_by_the_api_or_in_the_file_leaves_all_other_clusters_the_
     let first = plan(&fixture);
     let edit = config::EndpointEdit::Weight("127.0.0.1:1".to_owned(), 7);
     let order = order(crate::Change::Endpoints { cluster: "c42".to_owned(), edit });
-    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    let (candidate, origin) = fixture.reconciler.preparation().prepare_change(&order).unwrap();
     fixture.reconciler.commit(candidate, origin).unwrap();
     let second = plan(&fixture);
     assert_eq!(touched(&first, &second), ["c42"]);
@@ -544,7 +412,7 @@ fn one_endpoint_changed_by_the_api_or_in_the_file_leaves_all_other_clusters_the_
     assert_eq!(told[..2], [1, 1]);
     // What was in force before the file changed can still be gone back to.
     let order = crate::Order { change: crate::Change::Rollback(2), ..order };
-    let (candidate, origin) = fixture.reconciler.workshop().prepare_change(&order).unwrap();
+    let (candidate, origin) = fixture.reconciler.preparation().prepare_change(&order).unwrap();
     fixture.reconciler.commit(candidate, origin).unwrap();
     let last = plan(&fixture);
     let weights =

@@ -4,9 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::Reconciler;
-use crate::desk::Change;
-use crate::load::{self, Candidate, Source};
 use crate::watch::{CLOCK_GRAIN, Stamp};
 
 type Look = BTreeMap<PathBuf, Option<Stamp>>;
@@ -24,14 +21,14 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    fn of(roots: Vec<PathBuf>, read_from: SystemTime) -> Self {
+    pub(super) fn of(roots: Vec<PathBuf>, read_from: SystemTime) -> Self {
         let taken = look(&roots);
         let is_suspect = is_younger(&taken, read_from);
         Self { roots, taken, before: None, is_suspect }
     }
 
     /// Watches these from now on. What came into folders that were watched already, or went, since they were read is still news.
-    fn follow(&mut self, roots: Vec<PathBuf>) {
+    pub(super) fn follow(&mut self, roots: Vec<PathBuf>) {
         let stays = |file: &Path| roots.iter().any(|root| file == root || file.parent() == Some(root));
         self.taken.retain(|file, _| stays(file));
         let fresh: Vec<PathBuf> = roots.iter().filter(|root| !self.roots.contains(root)).cloned().collect();
@@ -43,8 +40,13 @@ impl Watched {
         self.roots = roots;
     }
 
+    /// Takes the files as they are now: they are about to be read.
+    pub(super) fn take(&mut self) {
+        (self.taken, self.before, self.is_suspect) = (look(&self.roots), None, false);
+    }
+
     /// Whether something is other than it was taken, and the same at two looks.
-    fn look(&mut self) -> bool {
+    pub(super) fn look(&mut self) -> bool {
         let now = look(&self.roots);
         if now == self.taken && !self.is_suspect {
             self.before = None;
@@ -75,53 +77,6 @@ fn look(roots: &[PathBuf]) -> Look {
         all.extend(files.into_iter().map(|file| (file.clone(), Stamp::of(&file))));
     }
     all
-}
-
-impl Reconciler {
-    /// Watches the files that the configuration names by now, if that is wanted. To be called after each reading.
-    pub fn watch_configuration(&mut self) {
-        let is_watched = self.running.as_ref().is_some_and(|running| running.plan.snapshot.is_watched);
-        let Source::File(path) = &self.source else { return };
-        if !is_watched {
-            self.watched = None;
-            return;
-        }
-        let roots = load::without_names(|loader| loader.watched(path));
-        match &mut self.watched {
-            Some(watched) => watched.follow(roots),
-            None => self.watched = Some(Watched::of(roots, SystemTime::now())),
-        }
-    }
-
-    /// Takes the files as they are now: they are about to be read.
-    pub fn note_configuration(&mut self) {
-        if let Some(watched) = &mut self.watched {
-            (watched.taken, watched.before, watched.is_suspect) = (look(&watched.roots), None, false);
-        }
-    }
-
-    /// Looks whether the files of the configuration have changed, if they are watched. To be called once a second or so.
-    pub fn look_at_configuration(&mut self) -> bool {
-        self.watched.as_mut().is_some_and(Watched::look)
-    }
-
-    /// Whether what somebody asks for is there already, so that nothing is to be done.
-    pub fn is_there(&self, change: &Change, candidate: &Candidate) -> bool {
-        let (now, then) = (&self.desired.changes, &candidate.desired.changes);
-        let is_put = match change {
-            // It is kept as it was sent, comments included.
-            Change::ReplaceObject { .. } => now == then,
-            Change::Replace(_) | Change::Endpoints { .. } => now.places().eq(then.places()),
-            _ => false,
-        };
-        is_put && self.is_in_force(candidate)
-    }
-
-    /// Whether a candidate says what is in force already.
-    pub fn is_in_force(&self, candidate: &Candidate) -> bool {
-        let Some(running) = &self.running else { return false };
-        running.loaded.says_same(&candidate.loaded) && running.plan.snapshot == candidate.plan.snapshot
-    }
 }
 
 #[cfg(test)]

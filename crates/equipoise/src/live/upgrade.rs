@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use admin::Bound;
-use control::estate;
+use control::handover;
 use control::{Done, Order, Refusal};
 use model::Address;
 use plan::{Plan, Publisher};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use telemetry::Telemetry;
 use tokio::sync::oneshot;
 
-use super::{After, Live, permit, reopen_logs};
+use super::{After, Live, reopen_logs};
 use crate::ending::Ending;
 use crate::signals::{Signals, Wish};
 use crate::systemd;
@@ -68,14 +68,14 @@ fn tell_of_death(so: &'static str) {
 /// Takes in what the process before has come to know.
 fn take_in(told: &Value, plan: &Plan, telemetry: &Telemetry) {
     let now = Instant::now();
-    estate::inherit_endpoints(plan, &told["endpoints"], now);
-    estate::inherit_circuits(plan, &told["circuits"], now);
-    estate::inherit_sessions(plan, &told["sessions"], now);
+    handover::inherit_endpoints(plan, &told["endpoints"], now);
+    handover::inherit_circuits(plan, &told["circuits"], now);
+    handover::inherit_sessions(plan, &told["sessions"], now);
     // It may be a part, without these.
     if told["figures"].is_object() {
         // What is configured counts on, whether this process has used it yet or not.
         telemetry.retain(&plan.snapshot);
-        telemetry.inherit(&estate::read_figures(&told["figures"]));
+        telemetry.inherit(&handover::read_figures(&told["figures"]));
     }
 }
 
@@ -100,7 +100,7 @@ impl Live {
             let Some(frame) = frame else { return is_gone.store(true, Ordering::Relaxed) };
             let told: Value = serde_json::from_slice(&frame.body).unwrap_or_default();
             match frame.kind {
-                Kind::Figures if told.is_object() => telemetry.inherit(&estate::read_figures(&told)),
+                Kind::Figures if told.is_object() => telemetry.inherit(&handover::read_figures(&told)),
                 Kind::Note => {
                     let wishes = [("reload", Wish::Reload), ("reopen_logs", Wish::ReopenLogs)];
                     for (_, wish) in wishes.into_iter().filter(|(name, _)| told[name] == true) {
@@ -117,7 +117,7 @@ impl Live {
 
     /// Says to the process before that this one goes on, and hears what it still has to say.
     pub(super) fn take_over(&mut self, ear: Option<Ear>) -> Result<(), Refusal> {
-        self.admin_offered = None;
+        self.admin_door.drop_offered();
         let before = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((before, ear)) = before.zip(ear) else { return Ok(()) };
         match before.ready() {
@@ -137,9 +137,8 @@ impl Live {
     fn take_files(&mut self) {
         self.workers.take_files();
         let mode = self.view().plan().and_then(|plan| Some(plan.snapshot.admin.as_ref()?.mode));
-        if let (Some(admin), Some(mode)) = (&mut self.admin, mode) {
-            admin.take_file();
-            permit(admin, mode);
+        if let Some(mode) = mode {
+            self.admin_door.take_file(mode);
         }
     }
 
@@ -205,9 +204,9 @@ impl Live {
         let mut told = json!({ "sockets": sockets, "past": self.reconciler.past(), "secrets": secrets });
         told["pid"] = std::process::id().into();
         told["began"] = began(std::process::id().into()).into();
-        if let Some(admin) = &self.admin {
-            told["admin"] = admin.configured().to_string().into();
-            descriptors.push(admin.duplicate().map_err(failed)?);
+        if let Some((bind, socket)) = self.admin_door.offer().map_err(failed)? {
+            told["admin"] = bind.into();
+            descriptors.push(socket);
         }
         let successor = Successor::start(program)?;
         let path = program.path.display();
@@ -288,8 +287,8 @@ impl Live {
     fn first_estate(&self) -> Value {
         let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
         json!({
-            "sessions": estate::of_sessions(&plan, now, None),
-            "figures": estate::of_figures(&self.telemetry.figures()),
+            "sessions": handover::of_sessions(&plan, now, None),
+            "figures": handover::of_figures(&self.telemetry.figures()),
             "goes_on": true,
         })
     }
@@ -299,12 +298,12 @@ impl Live {
         let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
         let since = first_at.map(|at| now.saturating_duration_since(at));
         let mut told = json!({
-            "endpoints": estate::of_endpoints(&plan, now),
-            "circuits": estate::of_circuits(&plan, now),
-            "sessions": estate::of_sessions(&plan, now, since),
+            "endpoints": handover::of_endpoints(&plan, now),
+            "circuits": handover::of_circuits(&plan, now),
+            "sessions": handover::of_sessions(&plan, now, since),
         });
         if first_at.is_none() {
-            told["figures"] = estate::of_figures(&self.telemetry.figures());
+            told["figures"] = handover::of_figures(&self.telemetry.figures());
         }
         told
     }
@@ -313,10 +312,8 @@ impl Live {
     fn leave_to(&mut self, successor: &Successor, meanwhile: &Meanwhile) {
         let wanted = meanwhile.wanted.as_ref();
         self.workers.give(wanted.map(|wanted| wanted.taken.clone()).unwrap_or_default());
-        if wanted.is_some_and(|wanted| wanted.admin)
-            && let Some(admin) = &mut self.admin
-        {
-            admin.part();
+        if wanted.is_some_and(|wanted| wanted.admin) {
+            self.admin_door.part();
         }
         telemetry::log::info("upgrade finished: the new process has taken over", &[("pid", &successor.pid)]);
         if meanwhile.reload || meanwhile.reopen {
@@ -346,7 +343,7 @@ impl Live {
     /// Ends after another process has taken over: lets exchanges end within the time for that, and tells what was counted.
     pub(crate) async fn retire(self, successor: &Successor, signals: &mut Signals) -> Ending {
         let telemetry = Arc::clone(&self.telemetry);
-        let tell = || successor.tell(Kind::Figures, &estate::of_figures(&telemetry.figures()));
+        let tell = || successor.tell(Kind::Figures, &handover::of_figures(&telemetry.figures()));
         let telling = async {
             let mut turns = tokio::time::interval(FIGURES_EVERY);
             loop {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use control::estate::{from_hex, to_hex};
+use control::handover::{from_hex, to_hex};
 use model::{Address, Name};
 use proxy::Transport;
 use proxy::handover::{Flow, Inherited, Place, QuicEstate, TicketEstate, TicketKey};

@@ -23,7 +23,9 @@ pub(crate) use self::ask::Asker;
 use self::ask::{Found, Lack};
 pub(crate) use self::endpoints::Answers;
 use self::endpoints::Target;
-use super::{Outlet, State, backoff, jittered};
+use super::Sink;
+use super::backoff::{backoff, jittered};
+use crate::given::State;
 
 /// Names that are looked up at once; others wait for their turn.
 const LOOK_UPS_MAX: usize = 32;
@@ -51,14 +53,14 @@ impl Drop for Watched {
 }
 
 /// Looks up what clusters ask for, as long as they do.
-pub(super) async fn run(settings: DnsProvider, mut outlet: Outlet) {
+pub(super) async fn run(settings: DnsProvider, mut sink: Sink) {
     let shared = (Rc::new(settings), Rc::new(Semaphore::new(LOOK_UPS_MAX)));
     let (sender, mut outcomes) = mpsc::channel::<Outcome>(LOOK_UPS_MAX);
     let mut watched: BTreeMap<String, Watched> = BTreeMap::new();
     let mut has_told = false;
-    let mut before = State::clone(&outlet.known());
+    let mut before = State::clone(&sink.known());
     loop {
-        let asked = outlet.asked();
+        let asked = sink.asked();
         watched.retain(|key, _| asked.contains(key.as_str()));
         for key in asked.iter().map(ToString::to_string) {
             watched.entry(key).or_insert_with_key(|key| {
@@ -69,7 +71,7 @@ pub(super) async fn run(settings: DnsProvider, mut outlet: Outlet) {
         // The first word is a whole one: the start of the program waits for it.
         let is_whole = watched.values().all(|one| one.endpoints.is_some() || one.failing.is_some());
         if is_whole || has_told {
-            tell(&watched, &before, &outlet);
+            tell(&watched, &before, &sink);
             has_told = true;
         }
         tokio::select! {
@@ -85,13 +87,13 @@ pub(super) async fn run(settings: DnsProvider, mut outlet: Outlet) {
                     }
                 }
             }
-            () = outlet.asked_changed() => {}
+            () = sink.asked_changed() => {}
         }
     }
 }
 
 /// Tells what is found, and of names for which there was no answer yet what was known before.
-fn tell(watched: &BTreeMap<String, Watched>, before: &State, outlet: &Outlet) {
+fn tell(watched: &BTreeMap<String, Watched>, before: &State, sink: &Sink) {
     let known = |(key, one): (&String, &Watched)| {
         let list = one.endpoints.as_ref().or_else(|| before.endpoints.get(key))?;
         Some((key.clone(), list.clone()))
@@ -101,12 +103,12 @@ fn tell(watched: &BTreeMap<String, Watched>, before: &State, outlet: &Outlet) {
     let has_some = watched.values().any(|one| one.endpoints.is_some());
     let whole = State { endpoints, by_parts: true, ..State::default() };
     match failing {
-        None => outlet.send(whole),
-        Some(why) if has_some => outlet.send_lacking(whole, why),
-        Some(why) => outlet.failed(why),
+        None => sink.send(whole),
+        Some(why) if has_some => sink.send_lacking(whole, why),
+        Some(why) => sink.failed(why),
     }
     let lacking = watched.iter().filter_map(|(key, one)| Some(format!("{key}: {}", one.lack?.as_str())));
-    outlet.leave_out(lacking.collect());
+    sink.leave_out(lacking.collect());
 }
 
 /// Looks one key up again and again.
@@ -248,8 +250,8 @@ mod tests {
         let list = |address: &str| vec![EndpointSettings::at(address)];
         let kept = [("a:1", "10.0.0.1:1"), ("b:1", "10.0.0.2:1"), ("c:1", "10.0.0.3:1")];
         let endpoints = kept.iter().map(|(key, address)| ((*key).to_owned(), list(address))).collect();
-        let outlet = Outlet::after(State { endpoints, ..State::default() });
-        let before = outlet.known();
+        let sink = Sink::after(State { endpoints, ..State::default() });
+        let before = sink.known();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let one = |found: Result<Vec<EndpointSettings>, &str>| Watched {
             failing: found.as_ref().err().map(|why| (*why).to_owned()),
@@ -259,16 +261,16 @@ mod tests {
         };
         let mut watched: BTreeMap<String, Watched> =
             ["a:1", "b:1"].map(|key| (key.to_owned(), one(Err("no answer")))).into();
-        tell(&watched, &before, &outlet);
-        assert!(outlet.board.statuses()[0].is_kept, "nothing was found");
+        tell(&watched, &before, &sink);
+        assert!(sink.inbox.statuses()[0].is_kept, "nothing was found");
         watched.insert("a:1".to_owned(), one(Ok(list("10.0.0.9:1"))));
-        tell(&watched, &before, &outlet);
-        let state = outlet.known();
+        tell(&watched, &before, &sink);
+        let state = sink.known();
         let shown: Vec<_> =
             state.endpoints.iter().map(|(key, list)| (key.as_str(), list[0].address.as_str())).collect();
         assert_eq!(shown, [("a:1", "10.0.0.9:1"), ("b:1", "10.0.0.2:1")], "and nobody asks for the third");
         watched.insert("b:1".to_owned(), one(Ok(Vec::new())));
-        tell(&watched, &before, &outlet);
-        assert!(outlet.known().endpoints["b:1"].is_empty(), "that is an answer");
+        tell(&watched, &before, &sink);
+        assert!(sink.known().endpoints["b:1"].is_empty(), "that is an answer");
     }
 }

@@ -1,9 +1,9 @@
 //! What providers give in parts, taken and left out.
 
 use super::*;
-use crate::providers::{State, Text};
+use crate::given::{State, Text};
 
-/// With two stores that are never there: what they want is put at the board by the tests.
+/// With two stores that are never there: what they want the tests put into the inbox.
 fn with_stores(routes: &str) -> String {
     format!(
         "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nroutes: [{routes}]\n\
@@ -26,13 +26,13 @@ fn state(texts: &[(&str, &str)], site: &str) -> State {
 impl Fixture {
     /// Takes what providers want as the program does.
     fn take(&mut self) -> Option<u64> {
-        let fitted = self.reconciler.workshop().prepare_provided();
+        let fitted = self.reconciler.preparation().prepare_provided();
         self.reconciler.refuse(&fitted.refused);
         fitted.candidate.map(|candidate| self.reconciler.commit(candidate, fitted.origin).unwrap())
     }
 
     fn send(&mut self, name: &str, texts: &[(&str, &str)], site: &str) -> Option<u64> {
-        self.reconciler.providers.board().send(name, state(texts, site), None);
+        self.reconciler.providers.inbox().send(name, state(texts, site), None);
         self.take()
     }
 
@@ -55,7 +55,7 @@ impl Fixture {
     /// By the API.
     fn put(&mut self, text: &str) {
         let order = order(crate::Change::Replace(text.to_owned()));
-        let (candidate, origin) = self.reconciler.workshop().prepare_change(&order).unwrap();
+        let (candidate, origin) = self.reconciler.preparation().prepare_change(&order).unwrap();
         self.reconciler.commit(candidate, origin).unwrap();
     }
 
@@ -211,7 +211,7 @@ fn what_one_provider_has_in_force_is_not_given_up_because_another_takes_away_wha
     // One whose state is whole or nothing, as that of a file.
     let whole = |fixture: &Fixture, text: &str| {
         let state = State { by_parts: false, ..state(&[("all", text)], "127.0.0.1:3") };
-        fixture.reconciler.providers.board().send("b", state, None);
+        fixture.reconciler.providers.inbox().send("b", state, None);
     };
     whole(&fixture, &cluster("shared", 1));
     fixture.take();
@@ -227,7 +227,7 @@ fn what_one_provider_has_in_force_is_not_given_up_because_another_takes_away_wha
     // What comes with it and is right is taken.
     whole(&fixture, &cluster("other", 3));
     let good = cluster("x", 4);
-    fixture.reconciler.providers.board().send("a", state(&[route, ("config/x", &good)], "127.0.0.1:3"), None);
+    fixture.reconciler.providers.inbox().send("a", state(&[route, ("config/x", &good)], "127.0.0.1:3"), None);
     fixture.take();
     assert_eq!((fixture.endpoints("shared"), fixture.endpoints("x")), (ports(&[1]), ports(&[4])));
     assert_eq!((fixture.endpoints("other"), fixture.left_out("a")), (None, Vec::new()));
@@ -258,9 +258,9 @@ fn files_that_are_new_push_nothing_out_that_is_in_force_though_another_part_of_i
 fn what_one_lacked_is_taken_with_what_came_behind_it_though_a_third_is_wrong() {
     let mut fixture =
         Fixture::started(&format!("{}  c: {{ etcd: {{ urls: [\"http://127.0.0.1:1\"] }} }}\n", with_stores(TO_SITE)));
-    let board = fixture.reconciler.providers.board();
-    board.send("b", whole("routes: [{ name: r, match: { path: { prefix: /r } }, cluster: pool }]"), None);
-    board.send("c", whole("nonsense: 1"), None);
+    let inbox = fixture.reconciler.providers.inbox();
+    inbox.send("b", whole("routes: [{ name: r, match: { path: { prefix: /r } }, cluster: pool }]"), None);
+    inbox.send("c", whole("nonsense: 1"), None);
     assert_eq!((fixture.take(), fixture.problems().len()), (None, 2));
     fixture.send("a", &[("config/pool", &cluster("pool", 1))], "127.0.0.1:3");
     let problems = fixture.problems();
@@ -273,12 +273,12 @@ fn what_was_lacking_and_comes_by_the_api_brings_in_what_lacked_it() {
     let mut fixture = Fixture::started(&with_stores(TO_SITE));
     let route =
         |name: &str| format!("routes: [{{ name: {name}, match: {{ path: {{ prefix: /{name} }} }}, cluster: pool }}]");
-    fixture.reconciler.providers.board().send("b", whole(&route("all")), None);
+    fixture.reconciler.providers.inbox().send("b", whole(&route("all")), None);
     fixture.send("a", &[("config/r", &route("r"))], "127.0.0.1:3");
     assert_eq!((fixture.left_out("a").len(), fixture.problems().len()), (1, 1));
     fixture.put(&with_cluster(&with_stores(TO_SITE), "pool"));
-    let board = fixture.reconciler.providers.board();
-    assert!(board.is_due(), "they are tried again");
+    let inbox = fixture.reconciler.providers.inbox();
+    assert!(inbox.is_due(), "they are tried again");
     assert!(fixture.take().is_some());
     assert_eq!((fixture.left_out("a"), fixture.problems()), (Vec::new(), Vec::new()));
 }

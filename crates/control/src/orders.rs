@@ -1,5 +1,5 @@
-//! Where the administrator's listener leaves what somebody wants to be changed, and where the owner of the configuration
-//! takes it from, one after the other.
+//! Orders: changes that the admin listener asks for. They wait in a channel, and the owner of the configuration carries them out one by
+//! one.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use tokio::sync::{mpsc, oneshot};
 use crate::canary::Terms;
 use crate::difference::Differences;
 use crate::effects::Effects;
-use crate::reconciler::Refusal;
+use crate::refusal::Refusal;
 
-/// Orders that wait at once; who comes beyond that waits in front.
+/// Orders that wait at once; [`OrderSender::place`] waits beyond that.
 const WAITING_MAX: usize = 16;
 
 /// What is to be changed.
@@ -55,12 +55,12 @@ pub enum Change {
         cluster: String,
         /// The endpoint, by its name.
         endpoint: String,
-        /// One of [`crate::wishes::STATES`]; `None` takes the wish back.
+        /// One of [`crate::admin_state::STATES`]; `None` takes the wish back.
         state: Option<&'static str>,
     },
 }
 
-/// Who wants what.
+/// A change, its author and its conditions.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// What.
@@ -87,7 +87,7 @@ impl Order {
     }
 }
 
-/// What came of it.
+/// The result of an order that was carried out.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// The generation in force.
@@ -112,22 +112,22 @@ pub struct Done {
 
 type Answer = oneshot::Sender<Result<Done, Refusal>>;
 
-/// Takes orders in. Cheap to clone.
+/// The end of the channel at which orders are placed. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Desk(mpsc::Sender<(Order, Answer)>);
+pub struct OrderSender(mpsc::Sender<(Order, Answer)>);
 
-/// Orders as they came in.
+/// The end of the channel at which the owner takes them.
 #[derive(Debug)]
 pub struct Orders(mpsc::Receiver<(Order, Answer)>);
 
-impl Desk {
-    /// A desk with what comes in at it.
-    pub fn new() -> (Self, Orders) {
-        let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        (Self(sender), Orders(receiver))
-    }
+/// Returns both ends of a channel for orders.
+pub fn channel() -> (OrderSender, Orders) {
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    (OrderSender(sender), Orders(receiver))
+}
 
-    /// Leaves an order and waits for what comes of it. Once begun, it is carried out also when the waiting is given up.
+impl OrderSender {
+    /// Places an order and waits for its result. An order that was begun is carried out even if the caller stops waiting.
     ///
     /// # Errors
     /// Why nothing was changed.
@@ -139,11 +139,11 @@ impl Desk {
 }
 
 impl Orders {
-    /// The next order, with where its answer goes. Dropping the future loses none.
+    /// Returns the next order and the channel for its answer. Dropping the future loses no order.
     pub async fn next(&mut self) -> (Order, Answer) {
         match self.0.recv().await {
             Some(order) => order,
-            // Nobody can leave one any more.
+            // No sender is left.
             None => std::future::pending().await,
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{Entry, kept};
+use super::{Entry, file};
 
 /// It rests so many times as long as writing took, so that a large history that changes all the time takes little of the machine;
 /// within these bounds, so that a small one leaves the disk in peace.
@@ -18,7 +18,7 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Writes what it was given last. Dropping it waits until that is written.
 #[derive(Default)]
-pub(crate) struct Scribe {
+pub(crate) struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -41,7 +41,7 @@ struct State {
 /// A folder, and the history that is to be kept there, newest first.
 type Work = (PathBuf, Vec<Entry>);
 
-impl Scribe {
+impl Writer {
     /// Has a history written, in the place of one that waits still.
     pub(crate) fn write(&mut self, folder: &Path, entries: Vec<Entry>) {
         if self.thread.is_none() {
@@ -75,7 +75,7 @@ impl Scribe {
     }
 }
 
-impl Drop for Scribe {
+impl Drop for Writer {
     fn drop(&mut self) {
         self.flush(END_PATIENCE);
         let is_stuck = {
@@ -94,10 +94,10 @@ impl Drop for Scribe {
 
 impl Shared {
     fn run(&self) {
-        let (mut known, mut rests_until, mut is_kept) = (kept::Known::new(), Instant::now(), true);
+        let (mut known, mut rests_until, mut is_kept) = (file::Known::new(), Instant::now(), true);
         while let Some((folder, entries)) = self.next(rests_until) {
             let begun = Instant::now();
-            let written = kept::write(&folder, &entries, &mut known);
+            let written = file::write(&folder, &entries, &mut known);
             rests_until = Instant::now() + (begun.elapsed() * REST_TIMES).clamp(REST_MIN, REST_MAX);
             match &written {
                 Err(error) if is_kept => tell(error),
@@ -163,28 +163,28 @@ mod tests {
     #[test]
     fn the_last_of_many_is_there_when_all_is_written_and_when_it_ends() {
         let folder = TempDir::new().unwrap();
-        let mut scribe = Scribe::default();
-        scribe.flush(END_PATIENCE);
+        let mut writer = Writer::default();
+        writer.flush(END_PATIENCE);
         for generation in 1..=100 {
-            scribe.write(folder.path(), entries(generation));
+            writer.write(folder.path(), entries(generation));
         }
-        scribe.flush(END_PATIENCE);
-        assert_eq!(kept::take_up(folder.path()), entries(100));
+        writer.flush(END_PATIENCE);
+        assert_eq!(file::take_up(folder.path()), entries(100));
         for generation in 101..=200 {
-            scribe.write(folder.path(), entries(generation));
+            writer.write(folder.path(), entries(generation));
         }
-        drop(scribe);
-        assert_eq!(kept::take_up(folder.path()), entries(200));
+        drop(writer);
+        assert_eq!(file::take_up(folder.path()), entries(200));
     }
 
     #[test]
     fn a_folder_that_is_gone_costs_the_history_and_nothing_else() {
         let folder = TempDir::new().unwrap();
-        let mut scribe = Scribe::default();
-        scribe.write(&folder.path().join("nowhere"), entries(1));
-        scribe.flush(END_PATIENCE);
-        scribe.write(folder.path(), entries(2));
-        drop(scribe);
-        assert_eq!(kept::take_up(folder.path()), entries(2));
+        let mut writer = Writer::default();
+        writer.write(&folder.path().join("nowhere"), entries(1));
+        writer.flush(END_PATIENCE);
+        writer.write(folder.path(), entries(2));
+        drop(writer);
+        assert_eq!(file::take_up(folder.path()), entries(2));
     }
 }

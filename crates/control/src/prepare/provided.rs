@@ -5,16 +5,14 @@ use std::sync::Arc;
 
 use config::Diagnostics;
 
-use super::Workshop;
+use super::Preparation;
+use crate::given::{Attempt, Beside, Given, State, settle};
 use crate::history::Origin;
-use crate::keep::Desired;
-use crate::load::{self, Candidate, Names, Next};
-use crate::providers::{Beside, Board, Given, State};
-
-/// How often what is wrong is left out until no more is looked for.
-const ROUNDS_MAX: usize = 8;
-/// And then: without what is new, and with all that was taken away.
-const LAST_ROUNDS: usize = 2;
+use crate::load::{self, Candidate, Next};
+use crate::loader::without_names;
+use crate::names::Names;
+use crate::overrides::Desired;
+use crate::providers::Inbox;
 
 /// What a provider wants that is not in force.
 pub type Wanted = (String, Arc<State>);
@@ -31,12 +29,12 @@ pub struct Fitted {
     pub refused: Vec<(Wanted, Diagnostics)>,
 }
 
-impl Workshop {
+impl Preparation {
     /// Tries what providers want; changes nothing.
     pub fn prepare_provided(&self) -> Fitted {
         // While something is tried, whole objects wait.
-        let is_again = self.tried.is_none() && self.board.take_again();
-        let wanted = self.board.take_unsettled(self.tried.is_some());
+        let is_again = self.tried.is_none() && self.inbox.take_again();
+        let wanted = self.inbox.take_unsettled(self.tried.is_some());
         match is_again {
             true => self.prepare_with(with_lacking(wanted, &self.desired.given), With::All),
             false => self.prepare_wanted(wanted),
@@ -82,7 +80,7 @@ impl Workshop {
     pub(super) fn read_anew(&self, names: &Names) -> Result<Candidate, Diagnostics> {
         let load = |desired: Desired| load::prepare_with(&self.source, desired, self.next(), names);
         let wanted = match self.takes_news {
-            true => with_lacking(self.board.unsettled(), &self.desired.given),
+            true => with_lacking(self.inbox.unsettled(), &self.desired.given),
             false => Vec::new(),
         };
         let mut fitted = Fitted { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
@@ -97,7 +95,7 @@ impl Workshop {
             // The files are to blame for what is wrong without what is new, too.
             fitted.refused.retain(|(_, why)| why != wrong);
         }
-        refuse(&self.board, &fitted.refused);
+        refuse(&self.inbox, &fitted.refused);
         found
     }
 
@@ -153,38 +151,17 @@ impl Workshop {
         }
     }
 
-    /// Tries with all of this, then with what was taken away and is needed still, and without the parts of these providers that are wrong,
-    /// as often as that shows others. Where it does not end, or what is wrong is told of none of them, no part is taken that is not in
-    /// force, and then none is taken away, so that their endpoints are held up by nothing. Of several providers none has to bear that:
-    /// each is tried alone then, unless it may be files that are new.
-    fn load_parts(
-        &self,
-        mut given: Given,
-        of: &[Wanted],
-        with: With,
-        load: &impl Load,
-    ) -> Result<Candidate, Diagnostics> {
-        let names: Vec<&str> = of.iter().map(|(name, _)| name.as_str()).collect();
-        let try_it = |given: &Given| load(Desired { given: given.clone(), ..self.desired.clone() });
-        let before = &self.desired.given;
+    /// Tries all of this; settles on what is right of it if that is wrong.
+    fn load_parts(&self, given: Given, of: &[Wanted], with: With, load: &impl Load) -> Result<Candidate, Diagnostics> {
+        let of: Vec<&str> = of.iter().map(|(name, _)| name.as_str()).collect();
         let beside = match with {
             // At a start nothing is in force that files could push out.
             With::Files if self.running.is_some() => Beside::NewFiles,
             With::All | With::Endpoints if of.len() > 1 => Beside::Others,
             _ => Beside::Nothing,
         };
-        let mut tried = try_it(&given);
-        for round in 0..ROUNDS_MAX + LAST_ROUNDS {
-            let Err(wrong) = &tried else { break };
-            let needed = || load::without_names(|loader| given.with_needed(loader, &names, (wrong, before)));
-            let fewer = || given.without(&names, wrong, (before, beside));
-            let none = || if beside == Beside::Others { None } else { given.without_news(&names, wrong, before) };
-            let other = if round < ROUNDS_MAX { needed().or_else(fewer) } else { None };
-            let Some(other) = other.or_else(none) else { break };
-            given = other;
-            tried = try_it(&given);
-        }
-        tried
+        let attempt = Attempt { of: &of, before: &self.desired.given, beside };
+        settle(given, attempt, |given| load(Desired { given: given.clone(), ..self.desired.clone() }))
     }
 }
 
@@ -205,7 +182,7 @@ enum With {
 
 impl With {
     fn add(self, given: &Given, (name, state): &Wanted) -> Result<Given, Diagnostics> {
-        load::without_names(|loader| match self {
+        without_names(|loader| match self {
             Self::All | Self::Files => given.with(loader, name, Arc::clone(state)),
             Self::Endpoints => given.with_endpoints(loader, name, Arc::clone(state)),
         })
@@ -223,8 +200,8 @@ fn with_lacking(mut wanted: Vec<Wanted>, given: &Given) -> Vec<Wanted> {
 }
 
 /// Tells what is not put into force, and why.
-pub(crate) fn refuse(board: &Board, refused: &[(Wanted, impl Display)]) {
+pub(crate) fn refuse(inbox: &Inbox, refused: &[(Wanted, impl Display)]) {
     for ((name, state), why) in refused {
-        board.refuse(name, state, &why.to_string());
+        inbox.refuse(name, state, &why.to_string());
     }
 }

@@ -1,4 +1,4 @@
-//! What this process has come to know, as JSON, for the one that follows it; and the other way round.
+//! The state that a process hands to its successor, as JSON: health, circuits, sessions, counters. It is written and read here.
 //!
 //! Objects go by their names, endpoints by cluster, name and address. What either side does not know is passed over: the
 //! other may be of another version.

@@ -1,7 +1,8 @@
-//! What an operator wishes of endpoints beside the configuration: to drain one, to work on it, to take it for well or unwell
-//! whatever its checks say. A wish lasts until it is taken back or its endpoint is gone from the configuration. For one that a provider
-//! gives it waits a day: a program that is started anew in the middle of the work leaves its registry for a moment, and so does one
-//! whose name is not found just now.
+//! The admin state of endpoints: runtime overrides, which the API calls wishes. They drain an endpoint, put it into maintenance, or take
+//! it for up or down whatever its checks say.
+//!
+//! A wish lasts until it is taken back or the configuration has its endpoint no more. It waits a day for an endpoint that a provider
+//! gives: a program that restarts during the work leaves its registry for a moment, and so does one whose name is not found just now.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -151,7 +152,7 @@ mod tests {
     use config::file::EndpointSettings;
 
     use super::*;
-    use crate::load;
+    use crate::loader::without_names;
 
     #[test]
     fn a_wish_is_kept_as_text_and_read_back() {
@@ -179,10 +180,10 @@ mod tests {
         let text = "version: 1\nlisteners: { web: { bind: '127.0.0.1:0' } }\nroutes: [{ cluster: site }]\n\
                     clusters: { site: { endpoints: { from: fleet } }, own: { endpoints: ['127.0.0.1:1'] } }\n\
                     providers: { fleet: { file: { path: x } } }\n";
-        let loaded = load::without_names(|loader| loader.load_text("test", text, Path::new("")));
+        let loaded = without_names(|loader| loader.load_text("test", text, Path::new("")));
         let away = loaded.unwrap_or_else(|error| panic!("{error}")).snapshot;
         let list = [EndpointSettings::at("127.0.0.1:2")];
-        let given = load::without_names(|loader| loader.endpoints("fleet", "site", &list)).unwrap();
+        let given = without_names(|loader| loader.endpoints("fleet", "site", &list)).unwrap();
         let mut there = away.clone();
         Arc::make_mut(&mut there.clusters[0]).endpoints = given.to_vec();
         let mut wishes = Wishes::default();

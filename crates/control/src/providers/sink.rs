@@ -1,4 +1,4 @@
-//! What a provider has of the rest of the program.
+//! The handle through which a provider publishes what it wants.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::board::Board;
-use super::state::State;
+use super::inbox::Inbox;
+use crate::given::State;
 
 /// The keys that clusters ask of a provider.
 pub(crate) type Keys = Arc<BTreeSet<Arc<str>>>;
 
-/// Where a provider leaves what it wants.
-pub(crate) struct Outlet {
+/// Publishes what a provider wants, and tells it which keys are asked of it.
+pub(crate) struct Sink {
     pub(super) name: String,
-    pub(super) board: Arc<Board>,
+    pub(super) inbox: Arc<Inbox>,
     pub(super) keys: watch::Receiver<Keys>,
 }
 
 #[allow(dead_code, reason = "not every provider needs all of it")]
-impl Outlet {
+impl Sink {
     /// The name of the provider.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -28,32 +28,32 @@ impl Outlet {
 
     /// Everything that is wanted from now on. The same as before says only that the provider is up.
     pub(crate) fn send(&self, state: State) {
-        self.board.send(&self.name, state, None);
+        self.inbox.send(&self.name, state, None);
     }
 
     /// The same where not all could be asked for: what was known of the rest is among it.
     pub(crate) fn send_lacking(&self, state: State, why: &str) {
-        self.board.send(&self.name, state, Some(why));
+        self.inbox.send(&self.name, state, Some(why));
     }
 
     /// What of that is left out because it is wrong by itself: sentences.
     pub(crate) fn leave_out(&self, problems: Vec<String>) {
-        self.board.leave_out(&self.name, problems);
+        self.inbox.leave_out(&self.name, problems);
     }
 
     /// It was asked, and wants nothing new.
     pub(crate) fn unchanged(&self) {
-        self.board.unchanged(&self.name);
+        self.inbox.unchanged(&self.name);
     }
 
     /// It cannot be asked; what it said last stays.
     pub(crate) fn failed(&self, why: impl Display) {
-        self.board.failed(&self.name, &why.to_string());
+        self.inbox.failed(&self.name, &why.to_string());
     }
 
     /// What it said last, or what was kept of that: a provider that begins anew knows it of what it cannot ask now.
     pub(crate) fn known(&self) -> Arc<State> {
-        self.board.known(&self.name)
+        self.inbox.known(&self.name)
     }
 
     /// The keys that clusters ask of it: `endpoints: { from: NAME, key: KEY }`.
@@ -61,7 +61,7 @@ impl Outlet {
         Arc::clone(&self.keys.borrow_and_update())
     }
 
-    /// Waits until other keys are asked than at the last call of [`Outlet::asked`].
+    /// Waits until other keys are asked than at the last call of [`Sink::asked`].
     pub(crate) async fn asked_changed(&mut self) {
         if self.keys.changed().await.is_err() {
             // The owner is gone; so will be this task.
@@ -71,13 +71,13 @@ impl Outlet {
 }
 
 #[cfg(test)]
-impl Outlet {
+impl Sink {
     /// That of a provider of which this was kept.
     pub(super) fn after(kept: State) -> Self {
-        let (name, board) = ("test".to_owned(), Arc::new(Board::default()));
-        board.set_providers(&[(&name, "test")]);
-        board.set_kept(&name, kept);
+        let (name, inbox) = ("test".to_owned(), Arc::new(Inbox::default()));
+        inbox.set_providers(&[(&name, "test")]);
+        inbox.set_kept(&name, kept);
         let (_, keys) = watch::channel(Keys::default());
-        Self { name, board, keys }
+        Self { name, inbox, keys }
     }
 }

@@ -13,8 +13,8 @@ use config::{KeptDifference, KeptGeneration, Whole};
 use serde_json::Value;
 
 use super::{Entry, Origin};
+use crate::atomic_file::stage_file;
 use crate::difference::{Difference, Differences};
-use crate::keep;
 
 /// Name of the file in the folder of what is kept.
 pub(crate) const FILE: &str = "history.json";
@@ -93,7 +93,7 @@ fn entry(kept: KeptGeneration) -> Result<Entry, String> {
 /// The disk is full, the folder cannot be written.
 pub(super) fn write(folder: &Path, entries: &[Entry], known: &mut Known) -> io::Result<()> {
     let text = config::write_history(&to_keep(entries, known));
-    keep::stage_file(folder, FILE, text.as_bytes())?.finish()
+    stage_file(folder, FILE, text.as_bytes())?.finish()
 }
 
 /// Oldest first, with as many texts as there is room for.

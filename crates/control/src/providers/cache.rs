@@ -1,17 +1,15 @@
-//! States of providers that are kept, so that a start does not need them to be there.
+//! The last state of each provider on disk, so that a start does not need the providers to be there.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::state::{Given, State};
-use crate::keep;
+use crate::atomic_file;
+use crate::given::{Given, State};
 
 /// How long a change waits for others before it is written.
 const EVERY: Duration = Duration::from_secs(2);
@@ -28,7 +26,7 @@ struct Kept<S> {
 
 /// Writes what is in force, a while after it has come into force.
 #[derive(Debug, Default)]
-pub(super) struct Keeper {
+pub(super) struct Cache {
     folder: Option<PathBuf>,
     written: BTreeMap<String, Arc<State>>,
     open: BTreeMap<String, Arc<State>>,
@@ -37,7 +35,7 @@ pub(super) struct Keeper {
     due: Option<Instant>,
 }
 
-impl Keeper {
+impl Cache {
     /// Notes what is in force.
     pub(super) fn follow(&mut self, folder: Option<PathBuf>, given: &Given) {
         if self.folder != folder {
@@ -74,7 +72,7 @@ impl Keeper {
         let Some(folder) = &self.folder else { return };
         for (name, state) in std::mem::take(&mut self.open) {
             if !self.written.contains_key(&name) {
-                keep::sweep(folder, &file_of(&name));
+                atomic_file::sweep(folder, &file_of(&name));
             }
             match write(folder, &name, &state) {
                 Ok(()) => {
@@ -114,7 +112,7 @@ pub(super) fn recall(folder: &Path, name: &str) -> Option<State> {
 fn read(folder: &Path, name: &str) -> io::Result<Option<State>> {
     let path = path_of(folder, name);
     let named = |error: String| io::Error::other(format!("{}: {error}", path.display()));
-    let Some(text) = keep::read_file(&path).map_err(|error| named(error.to_string()))? else { return Ok(None) };
+    let Some(text) = atomic_file::read_file(&path).map_err(|error| named(error.to_string()))? else { return Ok(None) };
     let kept: Kept<State> = serde_json::from_str(&text).map_err(|error| named(error.to_string()))?;
     if kept.format != FORMAT {
         return Err(named(format!("its format is {}, and this program knows {FORMAT}", kept.format)));
@@ -122,42 +120,18 @@ fn read(folder: &Path, name: &str) -> io::Result<Option<State>> {
     Ok(Some(kept.state))
 }
 
-/// Of each process another: during an upgrade two of them keep what the same provider wants, and neither is to put what the other
-/// has half written in its place.
-fn path_beside(folder: &Path, name: &str, pid: u32) -> PathBuf {
-    folder.join(format!("provider.{name}.json.{pid}.new"))
-}
-
-/// Whatever moment it ends at, the old file or the new one is there, whole.
 fn write(folder: &Path, name: &str, state: &State) -> io::Result<()> {
-    let beside = path_beside(folder, name, std::process::id());
     let text = serde_json::to_string(&Kept { format: FORMAT, state }).map_err(io::Error::other)?;
-    keep::check_size(text.as_bytes())?;
-    let put = write_new(&beside, &text).and_then(|()| fs::rename(&beside, path_of(folder, name)));
-    if put.is_err() {
-        // It may not even have been made.
-        let _ = fs::remove_file(&beside);
-    }
-    put?;
-    File::open(folder)?.sync_all()
-}
-
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    // What somebody else put there is not written into, nor where it leads.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    // It may hold secrets that were sent.
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+    atomic_file::stage_file(folder, &file_of(name), text.as_bytes())?.finish()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::Text;
+    use std::fs;
+
     use super::*;
+    use crate::given::Text;
+    use crate::loader::without_names;
 
     #[test]
     fn what_is_kept_is_read_back() {
@@ -188,21 +162,20 @@ mod tests {
         let place = folder.path().join("later");
         let text = Text { name: "x".into(), folder: None, text: "routes: []".into() };
         let state = Arc::new(State { texts: vec![text], ..State::default() });
-        let given =
-            crate::load::without_names(|loader| Given::default().with(loader, "a", Arc::clone(&state))).unwrap();
-        let mut keeper = Keeper::default();
-        keeper.follow(Some(place.clone()), &given);
-        assert!(keeper.next().is_some_and(|due| due <= Instant::now() + EVERY));
-        keeper.keep();
-        let again = keeper.next().expect("it is tried again");
-        keeper.follow(Some(place.clone()), &given);
-        assert_eq!(keeper.next(), Some(again), "that is nothing new");
+        let given = without_names(|loader| Given::default().with(loader, "a", Arc::clone(&state))).unwrap();
+        let mut cache = Cache::default();
+        cache.follow(Some(place.clone()), &given);
+        assert!(cache.next().is_some_and(|due| due <= Instant::now() + EVERY));
+        cache.keep();
+        let again = cache.next().expect("it is tried again");
+        cache.follow(Some(place.clone()), &given);
+        assert_eq!(cache.next(), Some(again), "that is nothing new");
         fs::create_dir(&place).unwrap();
-        keeper.keep();
-        assert_eq!(keeper.next(), None);
+        cache.keep();
+        assert_eq!(cache.next(), None);
         assert_eq!(read(&place, "a").unwrap().as_ref(), Some(&*state));
-        keeper.follow(Some(place), &given);
-        assert_eq!(keeper.next(), None);
+        cache.follow(Some(place), &given);
+        assert_eq!(cache.next(), None);
     }
 
     #[test]
@@ -211,19 +184,20 @@ mod tests {
         let (folder, other) = (tempfile::TempDir::new().unwrap(), tempfile::TempDir::new().unwrap());
         let (folder, elsewhere) = (folder.path(), other.path().join("elsewhere"));
         fs::write(&elsewhere, "precious").unwrap();
-        let beside = path_beside(folder, "a", std::process::id());
-        symlink(&elsewhere, &beside).unwrap();
+        let beside = |pid: u32| folder.join(format!("provider.a.json.{pid}.new"));
+        let ours = beside(std::process::id());
+        symlink(&elsewhere, &ours).unwrap();
         write(folder, "a", &State::default()).unwrap();
         assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "precious");
-        fs::write(&beside, "half").unwrap();
-        fs::set_permissions(&beside, fs::Permissions::from_mode(0o666)).unwrap();
+        fs::write(&ours, "half").unwrap();
+        fs::set_permissions(&ours, fs::Permissions::from_mode(0o666)).unwrap();
         write(folder, "a", &State::default()).unwrap();
         assert_eq!(fs::metadata(path_of(folder, "a")).unwrap().permissions().mode() & 0o777, 0o600);
         // Of one that is no more, and of one that may be writing.
-        let (dead, alive) = (path_beside(folder, "a", u32::MAX), path_beside(folder, "a", 1));
+        let (dead, alive) = (beside(u32::MAX), beside(1));
         fs::write(&dead, "half").unwrap();
         fs::write(&alive, "half").unwrap();
-        keep::sweep(folder, &file_of("a"));
+        atomic_file::sweep(folder, &file_of("a"));
         assert!(!dead.exists() && alive.exists() && path_of(folder, "a").exists());
     }
 }

@@ -1,33 +1,31 @@
-//! Where configurations are made ready: with copies of what the owner holds, so that the owner goes on meanwhile.
+//! Preparing a configuration aside: with copies of what the owner holds, so that the owner goes on meanwhile.
 
 mod named;
 mod provided;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use config::{Changes, Diagnostics, Loaded, Loader, Whole};
-use model::snapshot::Cluster;
 use plan::Plan;
 
 use crate::admin_tls::AdminTls;
-use crate::desk::{Change, Order};
 use crate::history::Origin;
-use crate::keep::Desired;
-use crate::load::{self, Candidate, Inspect, Names, Next, Source};
-use crate::names::Book;
-use crate::providers::Board;
-use crate::reconciler::Refusal;
+use crate::load::{self, Candidate, Inspect, Next, Source, Tried};
+use crate::names::{Book, Names};
+use crate::orders::{Change, Order};
+use crate::overrides::Desired;
+use crate::providers::Inbox;
+use crate::refusal::Refusal;
 use crate::view::View;
 
 pub use named::Moves;
 pub(crate) use provided::refuse;
 pub use provided::{Fitted, Wanted};
 
-/// Makes configurations ready; changes nothing. It knows what ran when it was made.
+/// Prepares candidates from what ran when it was made; changes nothing.
 #[derive(Clone)]
-pub struct Workshop {
+pub struct Preparation {
     pub(crate) source: Source,
     pub(crate) inspect: Inspect,
     pub(crate) desired: Desired,
@@ -38,7 +36,7 @@ pub struct Workshop {
     pub(crate) generation: u64,
     pub(crate) view: View,
     /// What providers want.
-    pub(crate) board: Arc<Board>,
+    pub(crate) inbox: Arc<Inbox>,
     /// What host names of endpoints were found to have.
     pub(crate) names: Arc<Book>,
     /// Whether that comes in when files are read.
@@ -47,45 +45,7 @@ pub struct Workshop {
     pub(crate) tried: Option<Tried>,
 }
 
-/// What is tried, as far as it takes to make it anew with other endpoints.
-#[derive(Clone)]
-pub(crate) struct Tried {
-    pub(crate) loaded: Arc<Loaded>,
-    pub(crate) plan: Arc<Plan>,
-    pub(crate) read_from: Option<SystemTime>,
-    pub(crate) desired: Desired,
-}
-
-impl Tried {
-    /// The same beside another candidate for what is in force, with the endpoints that providers have given that, and the addresses
-    /// that host names have there.
-    fn anew(&self, beside: &Candidate, inspect: Inspect) -> Result<Candidate, Diagnostics> {
-        let (given, moved) = (beside.desired.given.clone(), beside.desired.moved.clone());
-        let desired = Desired { given, moved, ..self.desired.clone() };
-        let previous = self.states_beside(&beside.plan);
-        let generation = beside.plan.generation + 1;
-        // It is the one in force that shakes hands meanwhile.
-        let admin_tls = beside.admin_tls.as_ref();
-        let next = Next { previous: Some(&previous), running: None, admin_tls, generation, inspect };
-        let candidate = load::prepare_wishes(&self.loaded, desired, next)?;
-        Ok(Candidate { read_from: self.read_from, ..candidate })
-    }
-
-    /// A plan to take runtime state from, and nothing else: a cluster whose endpoints are given, or have host names, is that of the other
-    /// plan, which knows the new ones, if it asks for the same there; all others are as they are tried.
-    fn states_beside(&self, other: &Plan) -> Plan {
-        let known: HashMap<&str, _> = other.clusters.iter().map(|plan| (plan.cluster.name.as_str(), plan)).collect();
-        let clusters = self.plan.clusters.iter().map(|tried| {
-            let known = known.get(tried.cluster.name.as_str()).copied();
-            let known = known.filter(|known| are_found_alike(&tried.cluster, &known.cluster));
-            Arc::clone(known.unwrap_or(tried))
-        });
-        let (listeners, routes) = (self.plan.listeners.clone(), self.plan.routes.clone());
-        Plan { clusters: clusters.collect(), listeners, routes, ..Plan::default() }
-    }
-}
-
-impl Workshop {
+impl Preparation {
     /// The same, but when files are read, what providers want anew is left to another time.
     #[must_use]
     pub fn without_news(&self) -> Self {
@@ -196,16 +156,6 @@ impl Workshop {
             missing(format!("generation {generation} is not remembered"), help)
         })
     }
-}
-
-/// Whether two clusters get endpoints, or addresses of endpoints, from the same place.
-fn are_found_alike(one: &Cluster, other: &Cluster) -> bool {
-    if one.endpoints_from.is_some() {
-        return one.endpoints_from == other.endpoints_from;
-    }
-    let names =
-        |cluster: &'_ Cluster| cluster.endpoints.iter().map(|endpoint| endpoint.name.clone()).collect::<Vec<_>>();
-    one.follows_names && other.follows_names && names(one) == names(other)
 }
 
 /// Numbers in their order, those that follow one another as `1 to 5`.

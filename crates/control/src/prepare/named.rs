@@ -2,10 +2,10 @@
 
 use config::Diagnostics;
 
-use super::Workshop;
-use crate::keep::Desired;
+use super::Preparation;
 use crate::load::{self, Candidate, Next};
 use crate::names::Move;
+use crate::overrides::Desired;
 
 /// Endpoints that get other addresses.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Moves {
     }
 }
 
-impl Workshop {
+impl Preparation {
     /// Makes ready what follows from lookups of host names. `Ok(None)`: no endpoint moves.
     ///
     /// # Errors
