@@ -33,6 +33,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("iter_common_name", "x509-parser"),
     ("CommonName", "rcgen"),
     ("common_name", "X.509 calls it so (RFC 5280 appendix A.1)"),
+    ("client_common_name", "the same"),
+    ("common", "the same, beside the other attributes of a name"),
 ];
 
 /// The words that an identifier is made of, lower case.
