@@ -2,7 +2,7 @@
 //!
 //! A new exception fails, one that has grown fails, and so does one that is no longer needed or is much smaller than it was.
 //! `EQUIPOISE_ACCEPT=1` rewrites the list: lowers what has fallen, drops what is gone, and adds what is new with `?` as its
-//! reason, which fails until somebody writes one. It never raises a value.
+//! reason, which fails until a reason is written. It never raises a value.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
