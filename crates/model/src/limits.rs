@@ -126,7 +126,7 @@ pub const CONNECTIONS_MAX: u32 = 100_000;
 pub const IDLE_UPSTREAM_CONNECTIONS_MAX: u32 = 512;
 /// Default time an idle upstream connection is kept. Shorter than the 60–75 s that common origins keep theirs.
 pub const UPSTREAM_IDLE: Duration = Duration::from_secs(50);
-/// Bytes of a response that nobody gets, for a page or another attempt takes its place, which are read so that its connection can be
+/// Bytes of a discarded response, because a page or another attempt takes its place, which are read so that its connection can be
 /// used again.
 pub const DISCARDED_BYTES_MAX: u64 = BUFFER_BYTES as u64;
 /// How long the rest of such a response is waited for. Nearly always all of it has come with its head, or is on its way.

@@ -56,6 +56,7 @@ mod http3;
 mod http3_abuse;
 mod http3_life;
 mod http3_through;
+mod instructions;
 mod keep_alive;
 mod large;
 mod listener_addresses;

@@ -126,6 +126,15 @@ pub(crate) struct Function {
     pub(crate) lines: usize,
     /// Parameters beside `self`.
     pub(crate) parameters: usize,
+    /// The same, with a tuple counted as its members.
+    pub(crate) members: usize,
+}
+
+/// A struct with its fields.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Struct {
+    pub(crate) name: String,
+    pub(crate) fields: usize,
 }
 
 /// The functions of a source, given its code alone.
@@ -139,22 +148,44 @@ pub(crate) fn functions(code: &str) -> Vec<Function> {
         let Some((place, name)) = all.peek().copied() else { break };
         // `fn(…)` is a type.
         if code[at + 2..place].trim().is_empty()
-            && let Some((parameters, body)) = signature(&code[place + name.len()..])
+            && let Some((list, body)) = signature(&code[place + name.len()..])
         {
             let start = place + name.len() + body;
             let end = closing(code.as_bytes(), start);
             let lines = code[at..end].matches('\n').count() + 1;
-            found.push(Function { name: name.to_owned(), at, lines, parameters });
+            let list: Vec<&str> = parts(list).into_iter().filter(|part| !is_self(part)).collect();
+            let members = list.iter().map(|part| members(after_pattern(part))).sum();
+            found.push(Function { name: name.to_owned(), at, lines, parameters: list.len(), members });
         }
     }
     found
 }
 
-/// Parameters, and where the body begins; `None` for a declaration.
-fn signature(rest: &str) -> Option<(usize, usize)> {
+/// The structs of a source, given its code alone.
+pub(crate) fn structs(code: &str) -> Vec<Struct> {
+    let mut found = Vec::new();
+    let mut all = words(code).peekable();
+    while let Some((_, word)) = all.next() {
+        if word == "struct"
+            && let Some((place, name)) = all.peek().copied()
+            && let rest = &code[place + name.len()..]
+            && let after = after_generics(rest)
+            && let Some(open) = rest[after..].find(['{', '(', ';'])
+        {
+            let open = after + open;
+            let end = closing(rest.as_bytes(), open);
+            let fields = if rest[open..].starts_with(';') { 0 } else { parts(&rest[open + 1..end - 1]).len() };
+            found.push(Struct { name: name.to_owned(), fields });
+        }
+    }
+    found
+}
+
+/// The list of parameters, and where the body begins; `None` for a declaration.
+fn signature(rest: &str) -> Option<(&str, usize)> {
     let open = after_generics(rest) + rest[after_generics(rest)..].find('(')?;
     let end = closing(rest.as_bytes(), open);
-    let parameters = count_parameters(&rest[open + 1..end - 1]);
+    let parameters = &rest[open + 1..end - 1];
     let after = &rest[end..];
     let mut depth = 0_i32;
     for (at, byte) in after.bytes().enumerate() {
@@ -190,26 +221,60 @@ fn after_generics(rest: &str) -> usize {
     0
 }
 
-fn count_parameters(list: &str) -> usize {
-    let (mut depth, mut parts, mut part) = (0_i32, Vec::new(), String::new());
-    let mut before = ' ';
-    for c in list.chars() {
-        match c {
-            '(' | '[' | '{' | '<' => depth += 1,
-            '>' if before == '-' => {}
-            ')' | ']' | '}' | '>' => depth -= 1,
-            ',' if depth == 0 => parts.push(std::mem::take(&mut part)),
-            _ => part.push(c),
+/// The parts of a list that commas part, without those inside brackets.
+pub(crate) fn parts(list: &str) -> Vec<&str> {
+    let (mut depth, mut parts, mut start) = (0_i32, Vec::new(), 0);
+    let mut before = b' ';
+    for (at, byte) in list.bytes().enumerate() {
+        match byte {
+            b'(' | b'[' | b'{' | b'<' => depth += 1,
+            b'>' if before == b'-' => {}
+            b')' | b']' | b'}' | b'>' => depth -= 1,
+            b',' if depth == 0 => parts.push(&list[std::mem::replace(&mut start, at + 1)..at]),
+            _ => {}
         }
-        before = c;
+        before = byte;
     }
-    parts.push(part);
-    let is_self = |part: &str| words(part).any(|(_, word)| word == "self") && !part.contains("self::");
-    parts.iter().filter(|part| !part.trim().is_empty() && !is_self(part)).count()
+    parts.push(&list[start..]);
+    parts.retain(|part| !part.trim().is_empty());
+    parts
+}
+
+fn is_self(parameter: &str) -> bool {
+    words(parameter).any(|(_, word)| word == "self") && !parameter.contains("self::")
+}
+
+/// The type of a parameter: what follows the first `:` outside brackets.
+fn after_pattern(parameter: &str) -> &str {
+    let mut depth = 0_i32;
+    for (at, byte) in parameter.bytes().enumerate() {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth -= 1,
+            b':' if depth == 0 => return &parameter[at + 1..],
+            _ => {}
+        }
+    }
+    parameter
+}
+
+/// How many values a type has side by side: the members of a tuple, also behind a reference, and 1 for anything else.
+fn members(kind: &str) -> usize {
+    let kind = kind.trim();
+    if let Some(behind) = kind.strip_prefix('&') {
+        let behind = behind.trim_start();
+        let lifetime = behind.strip_prefix('\'').map_or(0, |name| 1 + word(name.as_bytes()));
+        let behind = behind[lifetime..].trim_start();
+        return members(behind.strip_prefix("mut ").unwrap_or(behind));
+    }
+    match kind.strip_prefix('(').and_then(|inside| inside.strip_suffix(')')) {
+        Some(inside) => parts(inside).into_iter().map(members).sum::<usize>().max(1),
+        None => 1,
+    }
 }
 
 /// One after the bracket that closes the one at `open`.
-fn closing(bytes: &[u8], open: usize) -> usize {
+pub(crate) fn closing(bytes: &[u8], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, byte) in bytes.iter().enumerate().skip(open) {
         match byte {
@@ -246,6 +311,8 @@ fn code_comments_and_literals_are_told_apart() {
     assert!(split.code.contains("fn<'a>(&'a str)"));
     assert!(split.literals.contains("fn x() { // no") && !split.literals.contains("let"));
     assert_eq!(self::split("ready back cost").code, "ready back cost", "words are no literals");
+    let shown = |text| self::split(text).code;
+    assert_eq!(shown("crate::rest b\"x\" break r#\"y\"#"), "crate::rest b    break r     ");
 }
 
 #[test]
@@ -254,4 +321,20 @@ fn functions_are_found_with_their_length_and_parameters() {
     let found = functions(&code);
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].name.as_str(), found[0].lines, found[0].parameters), ("f", 4, 2));
+}
+
+#[test]
+fn members_of_a_tuple_are_parameters() {
+    let code =
+        "fn f(&mut self, (a, b): &'a mut (u8, (u16, Vec<(u8, u8)>)), c: [(u8, u8); 2], d: impl Fn((u8, u8)), e: ()) {}";
+    let found = functions(code);
+    assert_eq!((found[0].parameters, found[0].members), (4, 6));
+}
+
+#[test]
+fn fields_of_a_struct_are_counted() {
+    let code = "#[derive(A, B)] pub struct S<'a, T: Fn(u8) -> u8> where T: X<u8, u8> { #[a(b, c)] pub(crate) a: (u8, u8),\n \
+                b: HashMap<u8, Box<dyn Fn(u8) -> u8>>, c: &'a T }\nstruct T(u8, Vec<(u8, u8)>);\nstruct U;\nenum E { A { b: u8 } }";
+    let found: Vec<(String, usize)> = structs(&split(code).code).into_iter().map(|s| (s.name, s.fields)).collect();
+    assert_eq!(found, [("S".to_owned(), 3), ("T".to_owned(), 2), ("U".to_owned(), 0)]);
 }

@@ -62,6 +62,11 @@ pub(crate) fn read(path: &str) -> String {
     std::fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
+/// Writes one text that is there.
+pub(crate) fn write(path: &str, text: &str) {
+    std::fs::write(repository().join(path), text).unwrap_or_else(|error| panic!("{path}: {error}"));
+}
+
 /// Names in a folder, sorted.
 pub(crate) fn names(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(repository().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));

@@ -1,12 +1,16 @@
 //! The rules of the house, held by reading the sources. Every exception stands in a list with its reason.
 //!
-//! A failure names file, line and rule. Start reading at [`layers`], [`shape`] or [`words`]; `files` finds the texts and
-//! `code` tells code from comments and literals.
+//! A failure names file, line and rule. Start reading at [`layers`], [`shape`], [`ratchets`] or [`words`]; `files` finds the
+//! texts and `code` tells code from comments and literals.
 
 mod code;
 mod files;
+mod graph;
+mod imports;
 mod layers;
+mod map;
 mod papers;
+mod ratchets;
 mod shape;
 mod words;
 

@@ -22,6 +22,7 @@ mod address_list;
 mod basic_auth;
 pub mod body;
 mod body_limit;
+mod chain;
 mod compiling;
 mod compress;
 mod conditional;
@@ -64,6 +65,7 @@ use model::{Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
 pub use body::{BadBody, Coded, Coder, Extent, Rank, ResponseBodyStep, Stage, Tap, Turning};
+pub use chain::Chain;
 pub use compiling::Compiling;
 pub use guarded::{Guarded, GuardedResponse};
 pub use need::{Call, CalledCluster, Found, Job, Need, Reply, TooLong, Work};
@@ -71,8 +73,6 @@ pub use notes::{Note, Notes};
 pub use settings::Settings;
 pub use template::Template;
 pub use turn::Turn;
-
-use compiling::{Called, Kept};
 
 /// Every filter there is, in the order of the reference page. Adding one is a line here.
 pub const FILTERS: &[FilterEntry] = &[
@@ -266,231 +266,6 @@ pub enum ResponseSource {
     Endpoint,
     /// It was made here, because of the fault if there is one.
     Local(Option<Fault>),
-}
-
-/// The filters of one route, compiled: only the steps that exist.
-#[derive(Default)]
-pub struct Chain {
-    request: Box<[Box<dyn RequestStep>]>,
-    response: Box<[Box<dyn ResponseStep>]>,
-    /// Places in `response` of those that answer.
-    answering: Box<[usize]>,
-    answers: Answers,
-    guarded: Box<[Guarded]>,
-    guarded_response: Box<[GuardedResponse]>,
-    /// By rank.
-    response_bodies: Box<[Box<dyn ResponseBodyStep>]>,
-    /// For the chain that takes its place.
-    kept: Box<[Kept]>,
-    called: Box<[Called]>,
-}
-
-impl Chain {
-    /// Compiles the filters of a route that had those of `before`, if it was there: what they keep is taken over.
-    ///
-    /// # Errors
-    /// Every filter that does not compile. Paths begin with its place in the list and its name: `0/cors/max_age`.
-    pub fn compile(uses: &[FilterUse], before: Option<&Self>) -> Result<Self, Vec<Issue>> {
-        let (mut request, mut issues) = (Vec::new(), Vec::new());
-        let mut response: Vec<Box<dyn ResponseStep>> = Vec::new();
-        let mut response_bodies: Vec<Box<dyn ResponseBodyStep>> = Vec::new();
-        let (mut guarded, mut guarded_response) = (Vec::new(), Vec::new());
-        let mut compiling = Compiling::after(before.map_or(&[], |chain| &chain.kept));
-        for (place, used) in uses.iter().enumerate() {
-            match compile_one((place, used), &mut compiling) {
-                Ok(steps) => {
-                    request.extend(steps.request);
-                    response.extend(steps.response);
-                    response_bodies.extend(steps.response_body);
-                    guarded.extend(steps.guarded);
-                    guarded_response.extend(Some(steps.guarded_response).filter(|guarded| !guarded.fields.is_empty()));
-                }
-                Err(issue) => issues.push(issue.below(&place.to_string())),
-            }
-        }
-        if !issues.is_empty() {
-            return Err(issues);
-        }
-        let (kept, called) = compiling.finish();
-        let answers = response.iter().map(|step| step.answers()).max().unwrap_or_default();
-        let answering = response.iter().enumerate().filter(|(_, step)| step.answers() != Answers::None);
-        let answering = answering.map(|(place, _)| place).collect();
-        response_bodies.sort_by_key(|step| step.rank());
-        Ok(Self {
-            request: request.into(),
-            response: response.into(),
-            answering,
-            answers,
-            guarded: guarded.into(),
-            guarded_response: guarded_response.into(),
-            response_bodies: response_bodies.into(),
-            kept,
-            called,
-        })
-    }
-
-    /// Whether a filter keeps state for the chain that takes its place.
-    pub(crate) fn keeps_state(&self) -> bool {
-        !self.kept.is_empty()
-    }
-
-    /// The clusters that its filters call, in the order of [`CalledCluster::place`].
-    pub(crate) fn called(&self) -> &[Called] {
-        &self.called
-    }
-
-    /// For compiling its filters once more, with the very state that they keep.
-    pub(crate) fn compiling_again(&self) -> Compiling<'_> {
-        Compiling::after(&self.kept)
-    }
-
-    /// Runs the request steps until one answers, closes or needs something.
-    #[inline]
-    pub fn on_request(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
-        self.on_request_from(&mut 0, head, turn)
-    }
-
-    /// The same from the step at `place` on, which is then that of the step that ended it.
-    #[inline]
-    pub fn on_request_from(&self, place: &mut usize, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
-        while let Some(step) = self.request.get(*place) {
-            match step.apply(head, turn) {
-                Flow::Continue => *place += 1,
-                end => return end,
-            }
-        }
-        Flow::Continue
-    }
-
-    /// Goes on with the step at `place`, which had a need, and then with those after it.
-    pub fn resume(&self, place: &mut usize, found: Found<'_>, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
-        match self.request.get(*place).map(|step| step.resume(head, found, turn)) {
-            None | Some(Flow::Continue) => {
-                *place += 1;
-                self.on_request_from(place, head, turn)
-            }
-            Some(end) => end,
-        }
-    }
-
-    /// Runs the response steps; see the [module](self) on which responses pass here.
-    #[inline]
-    pub fn on_response(&self, head: &mut ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
-        for step in &self.response {
-            step.apply(head, view, turn);
-        }
-    }
-
-    /// Begins with the body of a response whose head the response steps are done with. Says how long the body is behind the stages.
-    #[cold]
-    pub fn begin_response_body(
-        &self,
-        head: &mut ResponseHead,
-        view: &ResponseView<'_>,
-        extent: Extent,
-        turn: &mut Turn<'_>,
-    ) -> (Vec<Stage>, Extent) {
-        let (mut stages, mut extent) = (Vec::new(), extent);
-        for step in &self.response_bodies {
-            if let Some((stage, behind)) = step.begin(head, view, extent, turn) {
-                stages.push(stage);
-                extent = behind;
-            }
-        }
-        (stages, extent)
-    }
-
-    /// Whether there is a step for the bodies of responses.
-    #[inline]
-    pub fn has_response_bodies(&self) -> bool {
-        !self.response_bodies.is_empty()
-    }
-
-    /// Asks the steps that answer in the place of responses, as their clients like it, until one does or needs something.
-    /// `place` is 0, and then that of the step that ended it.
-    #[cold]
-    pub fn answer(
-        &self,
-        place: &mut usize,
-        (head, view): (&ResponseHead, &ResponseView<'_>),
-        turn: &mut Turn<'_>,
-    ) -> Flow {
-        let steps = self.answering_by_liking(view.request);
-        while let Some(step) = steps.get(*place) {
-            match step.answer(head, view, turn) {
-                Flow::Continue => *place += 1,
-                end => return end,
-            }
-        }
-        Flow::Continue
-    }
-
-    fn answering_by_liking(&self, request: &RequestHead) -> Vec<&dyn ResponseStep> {
-        let mut steps: Vec<&dyn ResponseStep> = self.answering.iter().map(|place| &*self.response[*place]).collect();
-        if steps.len() > 1 {
-            steps.sort_by_cached_key(|step| std::cmp::Reverse(step.liking(request)));
-        }
-        steps
-    }
-
-    /// Goes on with the step at `place` of those that answer, which had a need, and then with those after it.
-    pub fn resume_answer(
-        &self,
-        place: &mut usize,
-        found: Found<'_>,
-        (head, view): (&ResponseHead, &ResponseView<'_>),
-        turn: &mut Turn<'_>,
-    ) -> Flow {
-        let steps = self.answering_by_liking(view.request);
-        match steps.get(*place).map(|step| step.resume(head, found, view, turn)) {
-            None | Some(Flow::Continue) => {
-                *place += 1;
-                self.answer(place, (head, view), turn)
-            }
-            Some(end) => end,
-        }
-    }
-
-    /// In the place of which responses its steps may answer.
-    #[inline]
-    pub fn answers(&self) -> Answers {
-        self.answers
-    }
-
-    /// Fields of requests that its steps set or remove, whatever the client says.
-    #[inline]
-    pub fn guarded(&self) -> &[Guarded] {
-        &self.guarded
-    }
-
-    /// Fields of responses that its steps set or remove, for each filter that does.
-    #[inline]
-    pub fn guarded_response(&self) -> &[GuardedResponse] {
-        &self.guarded_response
-    }
-
-    /// Whether there is a step for requests.
-    #[inline]
-    pub fn has_request_steps(&self) -> bool {
-        !self.request.is_empty()
-    }
-
-    /// Whether there is no step at all.
-    pub fn is_empty(&self) -> bool {
-        self.request.is_empty() && self.response.is_empty() && self.response_bodies.is_empty()
-    }
-
-    /// Whether there is a step for responses, for which the request head must be kept.
-    pub fn has_response_steps(&self) -> bool {
-        !self.response.is_empty() || !self.response_bodies.is_empty()
-    }
-}
-
-impl fmt::Debug for Chain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (request, response) = (self.request.len(), self.response.len());
-        f.debug_struct("Chain").field("request", &request).field("response", &response).finish()
-    }
 }
 
 /// What one filter of a route does. Paths of issues are below its place in the list.

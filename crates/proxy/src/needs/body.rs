@@ -11,9 +11,9 @@ use wire::http1::{Framing, SendResponse};
 
 use crate::exchange::Exchange;
 use crate::io::write_all;
-use crate::relay::{BodyWriter, Pump, PumpFault};
+use crate::relay::{BodyWriter, Pump};
 use crate::respond::send_interim;
-use crate::upstream::conversation::upload_fault;
+use crate::upstream::conversation::upload::refused_upload;
 
 /// Holds the body for a step that wants it if it has at most `max` bytes.
 ///
@@ -62,22 +62,13 @@ pub(crate) async fn hold(exchange: &mut Exchange<'_>, max: u64) -> Result<(), Fa
     }
     exchange.connection.received = reader.take_leftover();
     if let Err(fault) = read {
-        return Err(refused(exchange, &fault));
+        return Err(refused_upload(&mut exchange.connection.io, &fault));
     }
     exchange.told.look();
     exchange.is_read = true;
     exchange.told.received_bytes = body.len() as u64;
     exchange.replay.hold(body.into(), reader.take_trailers());
     Ok(())
-}
-
-fn refused(exchange: &mut Exchange<'_>, fault: &PumpFault) -> Fault {
-    if matches!(fault, PumpFault::Framing | PumpFault::Truncated)
-        && let Some(stream) = exchange.connection.io.message()
-    {
-        stream.refuse_malformed();
-    }
-    upload_fault(fault)
 }
 
 /// Tells a client that waits to be asked for its body (RFC 9110 section 10.1.1) to send it. The endpoint, which gets all of it at once,

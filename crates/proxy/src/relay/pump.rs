@@ -1,5 +1,7 @@
 //! One direction.
 
+mod whole;
+
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 
@@ -266,52 +268,6 @@ impl Pump {
         }
         cx.waker().wake_by_ref();
         Poll::Pending
-    }
-
-    /// Reads the body to its end and throws it away, unless it turns out to be longer than `max`. Ready with whether all of it is read,
-    /// and nothing came behind it.
-    pub(crate) fn poll_discard(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        from: &mut Io,
-        max: u64,
-        pool: &BufferPool,
-    ) -> Poll<bool> {
-        loop {
-            if let Some(buffer) = self.outgoing.take() {
-                pool.give(buffer);
-            }
-            if self.ended || self.moved_bytes > max {
-                return Poll::Ready(self.ended && self.leftover.is_none());
-            }
-            match self.poll_fill(cx, from, pool) {
-                Ok(Poll::Ready(())) => {}
-                Ok(Poll::Pending) => return Poll::Pending,
-                Err(_) => return Poll::Ready(false),
-            }
-        }
-    }
-
-    /// Reads the body to its end, into memory: the writer is [`BodyWriter::Stream`], so that no framing is put on.
-    pub(crate) fn poll_collect(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        from: &mut Io,
-        into: &mut Vec<u8>,
-        pool: &BufferPool,
-    ) -> Poll<Result<(), PumpFault>> {
-        loop {
-            while let Some(buffer) = self.outgoing.take() {
-                into.extend_from_slice(buffer.data());
-                self.written |= !buffer.is_empty();
-                pool.give(buffer);
-                self.outgoing = self.take_queued();
-            }
-            if self.ended {
-                return Poll::Ready(Ok(()));
-            }
-            ready!(self.poll_fill(cx, from, pool)?);
-        }
     }
 
     /// Writes and flushes what was read.

@@ -6,6 +6,7 @@
 pub(crate) mod hedge;
 mod relay;
 mod tunnel;
+pub(crate) mod upload;
 
 use std::future::poll_fn;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -19,6 +20,7 @@ use wire::http1::{
     Framing, HeadLimits, HeadScan, ResponseParsed, SendRequest, SendResponse, parse_response, write_request,
 };
 
+use self::upload::{refused_upload, upload_fault, upload_of, writer_of};
 use super::Line;
 use super::pool::UpstreamConnection;
 use super::shared::stream::{self, Ended};
@@ -26,9 +28,8 @@ use crate::buffer::Buffer;
 use crate::connection::Next;
 use crate::exchange::Exchange;
 use crate::http2::websocket;
-use crate::io::Io;
 use crate::message::MessageStream;
-use crate::relay::{BodyWriter, Pump, PumpFault};
+use crate::relay::{Pump, PumpFault};
 use crate::respond::send_interim;
 use crate::retry::policy;
 use crate::worker_plan::EndpointLocal;
@@ -489,61 +490,5 @@ fn fit_for_stream(exchange: &mut Exchange<'_>, cluster: &ClusterPlan) {
     exchange.request.upgrade &= websocket::is_asked_for(&exchange.incoming.head, exchange.request.framing);
     if cluster.cluster.grpc_web {
         exchange.bridge_from_web();
-    }
-}
-
-/// What moves the request's body, within the bounds of its route.
-fn upload_of(exchange: &Exchange<'_>, source: Framing, writer: BodyWriter) -> Pump {
-    let Some(kept) = exchange.replay.again() else {
-        let mut upload = Pump::new(source, &exchange.connection.io, writer);
-        if let Some(max) = exchange.incoming.notes.body_max {
-            upload.bound(max);
-        }
-        upload.pass(exchange.stages_of_request());
-        exchange.thin_request(&mut upload);
-        return upload;
-    };
-    let mut upload = match exchange.stages_of_kept(kept) {
-        Some(stages) => Pump::made(writer, stages),
-        None => {
-            let mut upload = Pump::kept(kept.bytes.len(), writer);
-            upload.pass(exchange.stages_of_request());
-            upload
-        }
-    };
-    upload.end_with(kept.trailers.clone());
-    upload
-}
-
-/// What is to become a tunnel on a stream has no end after its head. On a connection the head has told of a framing, which
-/// must hold whatever else it asks for, or what stands in the body would be taken for a request.
-fn writer_of(exchange: &Exchange<'_>, to: &Io) -> BodyWriter {
-    let is_tunnel = exchange.wants_upgrade() && to.is_message();
-    if is_tunnel {
-        return BodyWriter::Plain;
-    }
-    // What the head says of the framing, and nothing else: an endpoint would take the rest for another request.
-    match BodyWriter::new(exchange.framing_for_endpoint(), to) {
-        BodyWriter::Plain if exchange.connection.io.is_message() && !exchange.sends_text() => BodyWriter::Held,
-        writer => writer,
-    }
-}
-
-/// The fault of a body of which what came with its head is wrong already.
-fn refused_upload(from: &mut Io, fault: &PumpFault) -> Fault {
-    if matches!(fault, PumpFault::Framing | PumpFault::Truncated)
-        && let Some(stream) = from.message()
-    {
-        // It is longer than it was said to be.
-        stream.refuse_malformed();
-    }
-    upload_fault(fault)
-}
-
-pub(crate) fn upload_fault(fault: &PumpFault) -> Fault {
-    match fault {
-        PumpFault::Read | PumpFault::Truncated => Fault::ClosedInBody,
-        PumpFault::TooLong => Fault::BodyTooLarge,
-        PumpFault::Framing | PumpFault::BadBody | PumpFault::Write => Fault::BadRequestBody,
     }
 }
