@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use telemetry::Telemetry;
 
 // By its path: the crate that it is part of would have all that speaks TLS, HTTP/2 and QUIC built for this.
-#[path = "../../crates/control/src/estate.rs"]
-mod estate;
+#[path = "../../crates/control/src/handover.rs"]
+mod handover;
 
 static SNAPSHOT: LazyLock<Arc<Snapshot>> = LazyLock::new(|| {
     let text = r#"
@@ -59,19 +59,19 @@ fn plan() -> Plan {
 }
 
 fn take_in(told: &Value, plan: &Plan, telemetry: &Telemetry, now: Instant) {
-    estate::inherit_endpoints(plan, &told["endpoints"], now);
-    estate::inherit_circuits(plan, &told["circuits"], now);
-    estate::inherit_sessions(plan, &told["sessions"], now);
+    handover::inherit_endpoints(plan, &told["endpoints"], now);
+    handover::inherit_circuits(plan, &told["circuits"], now);
+    handover::inherit_sessions(plan, &told["sessions"], now);
     telemetry.retain(&plan.snapshot);
-    telemetry.inherit(&estate::read_figures(&told["figures"]));
+    telemetry.inherit(&handover::read_figures(&told["figures"]));
 }
 
 fn tell(plan: &Plan, telemetry: &Telemetry, now: Instant) -> Value {
     json!({
-        "endpoints": estate::of_endpoints(plan, now),
-        "circuits": estate::of_circuits(plan, now),
-        "sessions": estate::of_sessions(plan, now, None),
-        "figures": estate::of_figures(&telemetry.figures()),
+        "endpoints": handover::of_endpoints(plan, now),
+        "circuits": handover::of_circuits(plan, now),
+        "sessions": handover::of_sessions(plan, now, None),
+        "figures": handover::of_figures(&telemetry.figures()),
     })
 }
 

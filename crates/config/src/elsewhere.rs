@@ -43,7 +43,8 @@ const CONNECTIONS: &str = "limits of connections by client are not supported yet
 const COMPRESSION: &str = "write the filter `compress: {}` in `filters` of a route";
 const PERSISTENCE: &str = "write `persistence: { cookie: { secret: … } }` in the cluster";
 const CACHING: &str = "caching is not supported yet";
-const ASKING: &str = "external authorization is not supported yet";
+const ASKING: &str = "`ext_authz` over gRPC is not supported yet; over HTTP there is the filter `forward_auth`";
+const FORWARD_AUTH: &str = "write the filter `forward_auth: { cluster: NAME, path: /verify }` in `filters` of a route";
 const JWT: &str = "JSON Web Tokens are not supported yet";
 const MIRRORING: &str = "mirroring is not supported yet";
 const FAULTS: &str = "fault injection is not supported yet";
@@ -188,7 +189,7 @@ const WORDS: &[Word] = &[
     ("limit_conn", Nginx, &["connections_max"], CONNECTIONS),
     ("limit_rate", Nginx, &["bandwidth", "bandwidth_limit"], "limits of bandwidth are not supported yet"),
     ("proxy_cache", Nginx, &["cache"], CACHING),
-    ("auth_request", Nginx, &["external_auth", "forward_auth", "ext_authz"], ASKING),
+    ("auth_request", Nginx, &["forward_auth"], FORWARD_AUTH),
     ("auth_jwt", Nginx, &["jwt", "jwt_auth"], JWT),
     ("mirror", Nginx, &["mirror"], MIRRORING),
     // HAProxy
@@ -413,7 +414,7 @@ const WORDS: &[Word] = &[
     ("compression", Traefik, &["compress"], COMPRESSION),
     ("cache", Nginx, &["cache"], CACHING),
     ("jwt", Envoy, &["jwt", "jwt_auth"], JWT),
-    ("forwardAuth", Traefik, &["external_auth", "forward_auth", "ext_authz"], ASKING),
+    ("forwardAuth", Traefik, &["forward_auth"], FORWARD_AUTH),
     ("mirroring", Traefik, &["mirror"], MIRRORING),
     ("plugin", Traefik, &[], SCRIPTS),
 ];

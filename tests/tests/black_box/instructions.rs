@@ -185,14 +185,16 @@ fn listed(text: &str) -> Vec<Listed> {
 
 const TOOLS: &str = "# Counted with ";
 
-/// The compiler and the counter: with others, figures are others.
+/// The compiler, the counter and the processor, whose features choose how the C library copies: with others, figures are others.
 fn tools() -> String {
     let said = |program: &str| {
         let output = Command::new(program).arg("--version").output();
         let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     };
-    format!("{} and {}", said("rustc"), said("valgrind"))
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    format!("{}, {}, {}", said("rustc"), said("valgrind"), model.map_or("another processor", |(_, model)| model))
 }
 
 /// The list with what was found; reasons and tolerances stay.
