@@ -449,11 +449,9 @@ impl<'p> Exchange<'p> {
 
     fn after_filters(&self, flow: Flow) -> Result<Option<LocalResponse>, Fault> {
         match flow {
-            Flow::Continue => match (self.incoming.notes.body_max, self.request.framing) {
-                // Before anything of it is asked for, or sent on.
-                (Some(max), Framing::Length(length)) if length > max => Err(Fault::BodyTooLarge),
-                _ => Ok(None),
-            },
+            // Before anything of it is asked for, or sent on.
+            Flow::Continue if self.is_body_too_large() => Err(Fault::BodyTooLarge),
+            Flow::Continue => Ok(None),
             Flow::Respond(local) => Ok(Some(*local)),
             Flow::Close => Err(Fault::ClosedByFilter),
             Flow::Need(_) => Err(Fault::VerificationFull),

@@ -49,7 +49,10 @@ pub(crate) async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
     }
     let cluster = exchange.told.cluster.map(|now| &*now.plan);
     let Some(local) = answer::of_fault(fault, cluster, exchange.told.now) else { return Next::Close };
-    let Ok(page) = exchange.instead_of_local(&local, Some(fault)).await else { return Next::Close };
+    let page = match exchange.instead_of_local(&local, Some(fault)).await {
+        Err(Fault::ClosedByFilter) => return Next::Close,
+        answered => answered.unwrap_or_default(),
+    };
     let local = page.map_or(local, Cow::Owned);
     let local = match &exchange.grpc {
         Some(grpc) => Cow::Owned(grpc.answer_to_fault(fault, &local)),

@@ -1,6 +1,7 @@
 //! Attempts after the first: what [`plan::retry`] needs to decide, and what it takes to carry the decision out.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -37,22 +38,24 @@ pub(crate) struct Replay {
 
 /// A request body in memory.
 pub(crate) struct KeptBody {
-    pub bytes: Box<[u8]>,
+    pub bytes: Arc<[u8]>,
     pub trailers: Option<Box<Fields>>,
     /// It is kept as an endpoint gets it, not as the client sends it.
     pub is_coded: bool,
+    /// It was read whole before any of it was sent, whatever its size.
+    pub is_held: bool,
 }
 
 impl Replay {
     /// Keeps a body that was read whole before any of it was sent.
-    pub(crate) fn hold(&mut self, bytes: Box<[u8]>, trailers: Option<Box<Fields>>) {
-        self.body = Some(Box::new(KeptBody { bytes, trailers, is_coded: false }));
+    pub(crate) fn hold(&mut self, bytes: Arc<[u8]>, trailers: Option<Box<Fields>>) {
+        self.body = Some(Box::new(KeptBody { bytes, trailers, is_coded: false, is_held: true }));
         self.is_taken = true;
     }
 
     /// Keeps what was sent to an endpoint; `is_coded`: stages have changed it on the way.
     pub(crate) fn keep_sent(&mut self, bytes: Box<[u8]>, is_coded: bool) {
-        self.body = Some(Box::new(KeptBody { bytes, trailers: None, is_coded }));
+        self.body = Some(Box::new(KeptBody { bytes: bytes.into(), trailers: None, is_coded, is_held: false }));
     }
 
     /// The body for an attempt after one that has taken it from the client's buffer.
@@ -86,7 +89,9 @@ impl<'p> Exchange<'p> {
             Framing::Length(length) if self.keeps_body(policy, hedge.is_some(), length) => Some(length),
             _ => None,
         };
-        if let Some(rules) = hedge.filter(|_| length.is_some() || self.request.framing == Framing::None) {
+        if let Some(rules) =
+            hedge.filter(|_| length.is_some() || self.request.framing == Framing::None || self.replay.body.is_some())
+        {
             local.hedging.borrow_mut().earn(rules);
         }
         match length {

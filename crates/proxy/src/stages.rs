@@ -1,5 +1,7 @@
 //! Which stages the bodies of an exchange pass, and how that changes their framing.
 
+use std::sync::Arc;
+
 use model::limits::REPLAY_BYTES_MAX;
 use plan::filter::{BadBody, Coded, Coder, Extent, ResponseSource, Stage, Turning};
 use wire::grpc::call::WebForm;
@@ -12,7 +14,7 @@ use crate::retry::KeptBody;
 
 /// A body that is here whole, as the source of stages: it comes out as they take it.
 struct Made {
-    body: Box<[u8]>,
+    body: Arc<[u8]>,
     written: usize,
 }
 

@@ -63,7 +63,7 @@ fn who_is_let_in_is_named_and_who_is_not_gets_what_the_service_says() {
     let asked = &service.requests()[0];
     assert_eq!((asked.method(), asked.target()), ("GET", "/verify"));
     assert_eq!((asked.field("x-forwarded-uri"), asked.field("x-forwarded-host")), (Some("/a?b=1"), Some("test")));
-    assert_eq!((asked.field("x-user"), asked.field("token")), (None, Some("good")));
+    assert_eq!((asked.field("x-user"), asked.field("token")), (Some("forged"), Some("good")));
     assert!(service.connections() <= 4, "connections to the service are kept: {}", service.connections());
     product.expect_metric("equipoise_cluster_requests_total", &["cluster=\"auth\""], 7.0);
     eventually("each request is in the access log", || product.records().len() >= 7);
@@ -130,6 +130,25 @@ fn a_body_that_is_too_large_is_refused_before_it_is_read_or_as_it_comes() {
     peer.send("x");
     assert_eq!(peer.response().status(), 413);
     assert_eq!((service.requests().len(), endpoint.requests().len()), (0, 0));
+}
+
+#[test]
+fn a_limit_of_the_body_holds_before_and_behind_the_filter() {
+    let (endpoint, service) = (endpoint(), Origin::saying(""));
+    let (limit, filter) = ("{ body_limit: { max: 10 } }", "{ forward_auth: { cluster: auth, body_max: 1KiB } }");
+    for filters in [format!("{limit}, {filter}"), format!("{filter}, {limit}")] {
+        let product = Setup::to(&endpoint)
+            .route(format!("filters: [{filters}]"))
+            .cluster_more(format!("auth: {{ endpoints: [\"{}\"] }}", service.address()))
+            .start();
+        let body = "0123456789x";
+        let head = "PUT / HTTP/1.1\r\nHost: test\r\n";
+        let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\nb\r\n{body}\r\n0\r\n\r\n");
+        assert_eq!(product.connect().ask(chunked).status(), 413, "{filters}");
+        assert_eq!(product.connect().ask(format!("{head}Content-Length: 11\r\n\r\n{body}")).status(), 413, "{filters}");
+        assert_eq!(product.connect().ask(format!("{head}Content-Length: 10\r\n\r\n{}", &body[..10])).status(), 200);
+    }
+    assert_eq!(endpoint.requests().len(), 2);
 }
 
 #[test]

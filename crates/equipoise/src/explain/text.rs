@@ -51,7 +51,7 @@ fn routes(out: &mut String, routes: &[RouteTold], unfit: usize) {
     }
     if unfit > 0 {
         let s = if unfit == 1 { " does" } else { "s do" };
-        line(out, "", &format!("{unfit} other route{s} do not match by host or path"));
+        line(out, "", &format!("{unfit} other route{s} not match by host or path"));
     }
 }
 

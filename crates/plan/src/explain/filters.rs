@@ -1,5 +1,7 @@
 //! What filters do to a request, one after the other.
 
+use std::sync::Arc;
+
 use model::RequestHead;
 use model::filter::FilterUse;
 use serde::{Deserialize, Serialize};
@@ -64,12 +66,13 @@ pub(super) fn apply(
 /// One step, with all that it needs, but for calls, whose response is taken for one that allows the request: the cluster that was to
 /// be called is returned. No other request waits here, and what is drawn is forgotten with the steps.
 fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -> (Flow, Option<CalledCluster>) {
+    let none = Arc::from([]);
     let mut flow = step.apply(head, turn);
     for _ in 0..Need::PER_EXCHANGE_MAX {
         let found = match flow {
             Flow::Need(Need::Work(job)) => Found::Work(job.0.run(&mut || 0)),
             Flow::Need(Need::Until(_)) => Found::Now,
-            Flow::Need(Need::Body { .. }) => Found::Body(Ok(b"")),
+            Flow::Need(Need::Body { .. }) => Found::Body(Ok(&none)),
             Flow::Need(Need::Call(call)) => return (Flow::Continue, Some(call.cluster)),
             end => return (end, None),
         };

@@ -27,11 +27,13 @@ The filter sends the head of the request to `cluster` as `GET path` and waits fo
 - **5xx, no response, or a response larger than 256 KiB** is a failure: the client gets a 503, or the request passes if `on_failure`
   is `allow`.
 
-The service sees the request's own header fields, and the request itself in `x-forwarded-method`, `x-forwarded-proto`,
-`x-forwarded-host`, `x-forwarded-uri` and `x-forwarded-for`. Fields about the body and about caches stay out. With
-`body_max` the body is sent too, by `POST`; a longer one is answered 413.
+The service sees the header fields of the request, as the filters before left them, and the request itself in `x-forwarded-method`,
+`x-forwarded-proto`, `x-forwarded-host`, `x-forwarded-uri` and `x-forwarded-for`, also in `x-original-uri` and `x-original-method`. A client's
+own fields of these names are replaced. `content-length`, `range`, `if-match` and its like, and fields of the connection stay out. With
+`body_max` the body is sent too, by `POST`; a request with a longer one is answered 413. Fields of a 2xx do not go to the client.
 
-The proxy removes the fields in `response_headers` from the client's request first, so that a client cannot forge them.
+The proxy removes the fields in `response_headers` from each request that it asks about, so that a client cannot forge them. Where `when`
+exempts requests, add `remove_request_header` for them.
 The cluster is like any other: it has its own balancing, health checks, retries, timeouts and metrics. Its calls are not in the access
 log. When the client disconnects, the call is cancelled.
 
@@ -89,10 +91,12 @@ fn five_seconds() -> DurationText {
 
 impl Settings for ForwardAuth {
     fn compile(self, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
-        let is_target = |byte: u8| (b'!'..0x7f).contains(&byte) && byte != b'#';
+        let is_target = |byte: u8| (b'!'..0x7f).contains(&byte) && !b"#{}".contains(&byte);
         if !self.path.starts_with('/') || !self.path.bytes().all(is_target) {
             let issue = Issue::at("path", format!("`{}` is not a path", self.path));
-            return Err(issue.suggest("write one such as `/verify`, percent-encoded where needed"));
+            return Err(
+                issue.suggest("write one such as `/verify`, without variables: the request is in `x-forwarded-uri`")
+            );
         }
         if let Some(host) = &self.host
             && (host.is_empty() || !host.bytes().all(|byte| (b'!'..0x7f).contains(&byte) && byte != b'/'))
@@ -124,13 +128,29 @@ impl Settings for ForwardAuth {
 fn body_max(size: u64) -> Result<u32, Issue> {
     let max = u32::try_from(size).ok().filter(|max| (1..=Need::BODY_BYTES_MAX).contains(max));
     max.ok_or_else(|| {
-        Issue::at("body_max", format!("{size} bytes cannot be held")).suggest("use 1 to 16MiB, or leave `body_max` out")
+        let issue = Issue::at("body_max", format!("{size} bytes are not from 1 byte to 16MiB, which can be held"));
+        issue.suggest("write a size such as 64KiB, or leave `body_max` out")
     })
 }
 
 fn names(key: &str, list: &[String]) -> Result<Vec<FieldName>, Issue> {
     let one = |(place, name): (usize, &String)| {
-        changeable_name(name, Stage::Request).map_err(|issue| issue.below(&format!("{key}/{place}")))
+        let path = format!("{key}/{place}");
+        if name.contains('*') {
+            let issue = Issue::at(path, format!("`{name}` is a pattern, and `{key}` takes whole names"));
+            return Err(issue.suggest("list each field"));
+        }
+        if list[..place].iter().any(|earlier| earlier.eq_ignore_ascii_case(name)) {
+            return Err(Issue::at(path, format!("`{name}` stands here twice")).suggest("leave one of them out"));
+        }
+        let field = FieldName::new(name).map_err(|message| Issue::at(&path, message))?;
+        match (key, field.known()) {
+            ("request_headers", Known::Host) => {
+                let issue = Issue::at(path, "a call has a `host` of its own");
+                Err(issue.suggest("the client's is in `x-forwarded-host`; `host` sets that of the calls"))
+            }
+            _ => changeable_name(name, Stage::Request).map_err(|issue| issue.below(&path)),
+        }
     };
     list.iter().enumerate().map(one).collect()
 }
@@ -154,6 +174,11 @@ struct Told {
     host: FieldName,
     uri: FieldName,
     client: FieldName,
+    /// The same by the names that nginx users give them.
+    original_uri: FieldName,
+    original_method: FieldName,
+    /// A client's own is not passed on: it may be trusted there.
+    original_url: FieldName,
 }
 
 static TOLD: LazyLock<Told> = LazyLock::new(|| {
@@ -164,6 +189,9 @@ static TOLD: LazyLock<Told> = LazyLock::new(|| {
         host: name("x-forwarded-host"),
         uri: name("x-forwarded-uri"),
         client: name("x-forwarded-for"),
+        original_uri: name("x-original-uri"),
+        original_method: name("x-original-method"),
+        original_url: name("x-original-url"),
     }
 });
 
@@ -172,12 +200,9 @@ static HOST: LazyLock<FieldName> =
 
 impl RequestStep for ForwardAuthStep {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
-        for name in &self.response_headers {
-            head.fields.remove_alike(name);
-        }
         match self.body_max {
             Some(max) => Flow::Need(Need::Body { max }),
-            None => self.call(head, b"", turn),
+            None => self.call(head, &Arc::from([]), turn),
         }
     }
 
@@ -186,17 +211,17 @@ impl RequestStep for ForwardAuthStep {
             Found::Body(Ok(body)) => self.call(head, body, turn),
             Found::Body(Err(_)) => Flow::refuse(413, "the request's body is too large to be authorized"),
             Found::Call(Ok(reply)) => self.judge(head, *reply),
-            Found::Call(Err(_)) | Found::Work(_) | Found::Now => self.fail(),
+            Found::Call(Err(_)) | Found::Work(_) | Found::Now => self.fail(head),
         }
     }
 }
 
 impl ForwardAuthStep {
-    fn call(&self, head: &RequestHead, body: &[u8], turn: &Turn<'_>) -> Flow {
+    fn call(&self, head: &RequestHead, body: &Arc<[u8]>, turn: &Turn<'_>) -> Flow {
         Flow::Need(Need::Call(Box::new(Call {
             cluster: self.cluster,
             head: self.head_of_call(head, !body.is_empty(), turn),
-            body: Arc::from(body),
+            body: Arc::clone(body),
             timeout: self.timeout,
             response_bytes_max: RESPONSE_BYTES_MAX,
         })))
@@ -227,14 +252,15 @@ impl ForwardAuthStep {
         fields.set_alone(&TOLD.method, head.method_bytes());
         fields.set_alone(&TOLD.proto, if turn.facts.scheme == Scheme::Https { b"https" } else { b"http" });
         fields.set_alone(&TOLD.host, head.authority());
-        fields.remove_alike(&TOLD.uri);
-        fields.append_with(&TOLD.uri, |out| {
-            out.extend_from_slice(head.path());
-            if let Some(query) = head.query() {
-                out.push(b'?');
-                out.extend_from_slice(query);
-            }
-        });
+        let mut uri = head.path().to_vec();
+        if let Some(query) = head.query() {
+            uri.push(b'?');
+            uri.extend_from_slice(query);
+        }
+        fields.set_alone(&TOLD.uri, &uri);
+        fields.set_alone(&TOLD.original_uri, &uri);
+        fields.set_alone(&TOLD.original_method, head.method_bytes());
+        fields.remove_alike(&TOLD.original_url);
         fields.set_alone(&TOLD.client, turn.facts.client.to_string().as_bytes());
         call
     }
@@ -242,6 +268,7 @@ impl ForwardAuthStep {
     fn judge(&self, head: &mut RequestHead, reply: Reply) -> Flow {
         match reply.head.status {
             200..=299 => {
+                self.remove_forged(head);
                 for name in &self.response_headers {
                     reply.head.fields.all(name).for_each(|value| head.fields.append(name, value));
                 }
@@ -252,13 +279,23 @@ impl ForwardAuthStep {
                 fields: passed_on(&reply.head.fields),
                 body: reply.body,
             })),
-            _ => self.fail(),
+            _ => self.fail(head),
         }
     }
 
-    fn fail(&self) -> Flow {
+    /// The service has seen the client's own fields, which may be what it goes by; the endpoint does not.
+    fn remove_forged(&self, head: &mut RequestHead) {
+        for name in &self.response_headers {
+            head.fields.remove_alike(name);
+        }
+    }
+
+    fn fail(&self, head: &mut RequestHead) -> Flow {
         match self.on_failure {
-            OnFailure::Allow => Flow::Continue,
+            OnFailure::Allow => {
+                self.remove_forged(head);
+                Flow::Continue
+            }
             OnFailure::Deny => Flow::refuse(503, "the authorization service is not available"),
         }
     }

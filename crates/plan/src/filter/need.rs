@@ -39,7 +39,7 @@ pub enum Found<'a> {
     /// The response to a call, or the fault that ended it.
     Call(Result<Box<Reply>, Fault>),
     /// The body; an error if it is longer than the step wants to have it. Nothing of that one was read: the exchange may go on.
-    Body(Result<&'a [u8], TooLong>),
+    Body(Result<&'a Arc<[u8]>, TooLong>),
     /// The moment has come.
     Now,
 }

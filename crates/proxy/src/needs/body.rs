@@ -1,6 +1,7 @@
 //! A request's body that is read whole before any of it is sent: for filters that look at it, and for retries and hedges.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Instant;
 
@@ -14,6 +15,18 @@ use crate::io::write_all;
 use crate::relay::{BodyWriter, Pump};
 use crate::respond::send_interim;
 use crate::upstream::conversation::upload::refused_upload;
+
+impl Exchange<'_> {
+    /// Whether the body is known to be longer than its route allows.
+    pub(crate) fn is_body_too_large(&self) -> bool {
+        let length = match (&self.replay.body, self.request.framing) {
+            (Some(kept), _) => kept.bytes.len() as u64,
+            (None, Framing::Length(length)) => length,
+            _ => 0,
+        };
+        self.incoming.notes.body_max.is_some_and(|max| length > max)
+    }
+}
 
 /// Holds the body for a step that wants it if it has at most `max` bytes.
 ///
@@ -38,6 +51,9 @@ pub(super) async fn held(exchange: &mut Exchange<'_>, max: u32) -> Result<Result
 /// # Errors
 /// As [`held`].
 pub(crate) async fn hold(exchange: &mut Exchange<'_>, max: u64) -> Result<(), Fault> {
+    if exchange.is_body_too_large() {
+        return Err(Fault::BodyTooLarge);
+    }
     ask_for_body(exchange).await?;
     let mut reader = Pump::new(exchange.request.framing, &exchange.connection.io, BodyWriter::Stream);
     reader.bound(exchange.incoming.notes.body_max.map_or(max, |own| own.min(max)));
@@ -90,5 +106,13 @@ async fn ask_for_body(exchange: &mut Exchange<'_>) -> Result<(), Fault> {
     if exchange.connection.io.is_message() {
         return Ok(());
     }
-    write_all(&mut exchange.connection.io, &bytes).await.map_err(|_| Fault::ClosedInBody)
+    let connection = &mut *exchange.connection;
+    connection.watch.set(Instant::now(), exchange.http.stream_timeout);
+    let mut writing = pin!(write_all(&mut connection.io, &bytes));
+    poll_fn(|cx| match writing.as_mut().poll(cx) {
+        Poll::Ready(written) => Poll::Ready(written.map_err(|_| Fault::ClosedInBody)),
+        Poll::Pending => connection.watch.poll(cx).map(|()| Err(connection.watch.fault(Fault::RequestBodyTimeout))),
+    })
+    .await
+    .inspect_err(|_| exchange.told.is_interim_cut = true)
 }

@@ -93,24 +93,26 @@ async fn make(
     let mut exchange = Exchange::of_call(site, &mut connection, incoming);
     if !call.body.is_empty() {
         exchange.request.framing = Framing::Length(call.body.len() as u64);
-        exchange.replay.hold((*call.body).into(), None);
+        exchange.replay.hold(call.body, None);
     }
     exchange.told.cluster = Some(local);
-    let fault = exchange.forward(local).await.err();
+    let fault = exchange.forward(local).await.err().map(|fault| match (fault, &exchange.connection.io) {
+        // The memory has refused what is beyond its bound.
+        (Fault::ClosedInResponse, Io::Memory(memory)) if !memory.is_gone.get() => Fault::BadResponseBody,
+        _ => fault,
+    });
     let head = exchange.response.as_deref_mut().map(std::mem::take).unwrap_or_default();
     finish_call(exchange, fault);
     let Io::Memory(memory) = connection.io else { return Err(Fault::BadResponse) };
     match fault {
-        // It has refused what is beyond its bound.
-        Some(Fault::ClosedInResponse) => Err(Fault::BadResponseBody),
         Some(fault) => Err(fault),
-        None => Ok(Box::new(Reply { head, body: body_of(memory.bytes)? })),
+        None => Ok(Box::new(Reply { head, body: body_of(memory.bytes, call.response_bytes_max)? })),
     }
 }
 
 /// What follows the head, which is written as HTTP/1.1 has it.
-fn body_of(mut bytes: Vec<u8>) -> Result<Vec<u8>, Fault> {
+fn body_of(mut bytes: Vec<u8>, bytes_max: usize) -> Result<Vec<u8>, Fault> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").ok_or(Fault::BadResponse)?;
     bytes.drain(..end + 4);
-    Ok(bytes)
+    if bytes.len() <= bytes_max { Ok(bytes) } else { Err(Fault::BadResponseBody) }
 }

@@ -5,6 +5,7 @@ mod call;
 mod instead;
 mod work;
 
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use model::Fault;
@@ -12,6 +13,9 @@ use plan::RoutePlan;
 use plan::filter::{Flow, Found, Need, Reply, TooLong};
 
 use crate::exchange::Exchange;
+
+/// The body of a request that has none.
+static NO_BODY: LazyLock<Arc<[u8]>> = LazyLock::new(|| Arc::from([]));
 
 /// What came of a need, while no step has seen it.
 enum Met {
@@ -65,7 +69,7 @@ impl Exchange<'_> {
         let found = match met {
             Met::Work(found) => Found::Work(found),
             Met::Call(replied) => Found::Call(replied),
-            Met::Body(read) => Found::Body(read.map(|()| held.as_deref().map_or(&[][..], |held| &held.bytes))),
+            Met::Body(read) => Found::Body(read.map(|()| held.as_deref().map_or(&*NO_BODY, |held| &held.bytes))),
             Met::Now => Found::Now,
         };
         let flow = run(self, found);

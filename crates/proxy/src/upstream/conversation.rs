@@ -196,11 +196,13 @@ impl<'p> Conversation<'p> {
         let allowed = exchange.told.cluster.map_or(0, |now| policy(exchange, now).body_bytes_max);
         let max = if fault == Some(Fault::StreamRefused) { REPLAY_BYTES_MAX } else { allowed };
         let stream = self.upstream.as_mut().and_then(|upstream| upstream.io.message());
-        if let Some(sent) = stream.and_then(MessageStream::take_sent) {
+        if let Some(sent) = stream.and_then(MessageStream::take_sent)
+            && !exchange.replay.body.as_ref().is_some_and(|body| body.is_held)
+        {
             exchange.replay.keep_sent(sent, exchange.sends_text());
         }
         // Also what was kept after a refusal, when another endpoint has looked at it since.
-        exchange.replay.body.take_if(|body| body.bytes.len() > max);
+        exchange.replay.body.take_if(|body| !body.is_held && body.bytes.len() > max);
     }
 
     /// Sends the request and reads until the head of the final response is there, in `exchange.heads.response`.
@@ -235,7 +237,7 @@ impl<'p> Conversation<'p> {
     /// Ready when the client has gone or the time is over. To be asked when there is no answer.
     fn poll_patience(&self, cx: &mut TaskContext<'_>, exchange: &mut Exchange<'p>) -> Poll<Fault> {
         // While the request is read, its reader sees a reset.
-        let is_read = self.upload.is_finished() || self.upstream.is_none();
+        let is_read = self.upload.is_read() || self.upstream.is_none();
         if is_read && exchange.connection.io.poll_reset(cx).is_ready() {
             return Poll::Ready(Fault::ClosedInWait);
         }

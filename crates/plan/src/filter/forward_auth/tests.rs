@@ -29,7 +29,7 @@ fn reply(head: ResponseHead, body: &str) -> Found<'static> {
     Found::Call(Ok(Box::new(Reply { head, body: body.into() })))
 }
 
-const FIELDS: [(&str, &str); 9] = [
+const FIELDS: [(&str, &str); 10] = [
     ("host", "shop.example"),
     ("cookie", "a=b"),
     ("x-user", "forged"),
@@ -38,6 +38,7 @@ const FIELDS: [(&str, &str); 9] = [
     ("if-none-match", "\"x\""),
     ("range", "bytes=0-1"),
     ("x-forwarded-uri", "/forged"),
+    ("x-original-url", "/forged"),
     ("connection", "close"),
 ];
 
@@ -48,9 +49,11 @@ fn the_call_has_the_request_and_no_field_about_its_body_or_caches() {
     let call = called(apply(&*step, &mut head));
     assert_eq!((call.head.method_bytes(), call.head.path()), (&b"GET"[..], &b"/verify"[..]));
     assert_eq!((call.head.query(), &*call.body, call.timeout), (Some(&b"a=1"[..]), &b""[..], Duration::from_secs(5)));
-    let told = "x-forwarded-method: PUT|x-forwarded-proto: http|x-forwarded-host: shop.example|\
-                x-forwarded-uri: /cart?item=1|x-forwarded-for: 192.0.2.7";
-    assert_eq!(listed(&call.head.fields), format!("cookie: a=b|{told}"));
+    let told = "x-forwarded-uri: /cart?item=1|x-forwarded-method: PUT|x-forwarded-proto: http|\
+                x-forwarded-host: shop.example|x-original-uri: /cart?item=1|x-original-method: PUT|\
+                x-forwarded-for: 192.0.2.7";
+    assert_eq!(listed(&call.head.fields), format!("cookie: a=b|x-user: forged|x_user: forged|{told}"));
+    assert_eq!(resume(&*step, &mut head, reply(response(200, &[]), "")), Flow::Continue);
     let left = listed(&head.fields);
     assert!(!left.contains("x-user") && !left.contains("x_user"), "{left}");
 }
@@ -103,9 +106,9 @@ fn a_body_is_asked_for_first_and_then_sent() {
     let step = step(json!({ "cluster": "auth", "body_max": "1KiB" }));
     let mut head = request("PUT", "/", &[]);
     assert_eq!(apply(&*step, &mut head), Flow::Need(Need::Body { max: 1024 }));
-    let call = called(resume(&*step, &mut head, Found::Body(Ok(b"body"))));
+    let call = called(resume(&*step, &mut head, Found::Body(Ok(&Arc::from(*b"body")))));
     assert_eq!((call.head.method_bytes(), &*call.body), (&b"POST"[..], &b"body"[..]));
-    assert_eq!(called(resume(&*step, &mut head, Found::Body(Ok(b"")))).head.method_bytes(), b"GET");
+    assert_eq!(called(resume(&*step, &mut head, Found::Body(Ok(&Arc::from([]))))).head.method_bytes(), b"GET");
     let flow = resume(&*step, &mut head, Found::Body(Err(super::super::TooLong)));
     assert_eq!(flow, Flow::refuse(413, "the request's body is too large to be authorized"));
 }
@@ -115,25 +118,42 @@ fn bad_settings_are_issues_with_their_place() {
     for (more, expected) in [
         (
             json!({ "path": "verify" }),
-            "path: `verify` is not a path (write one such as `/verify`, percent-encoded where needed)",
+            "path: `verify` is not a path (write one such as `/verify`, without variables: the request is in `x-forwarded-uri`)",
         ),
         (
             json!({ "path": "/a b" }),
-            "path: `/a b` is not a path (write one such as `/verify`, percent-encoded where needed)",
+            "path: `/a b` is not a path (write one such as `/verify`, without variables: the request is in `x-forwarded-uri`)",
         ),
         (json!({ "host": "a/b" }), "host: `a/b` is not a host (write one such as `auth.internal`)"),
         (
             json!({ "body_max": "17MiB" }),
-            "body_max: 17825792 bytes cannot be held (use 1 to 16MiB, or leave `body_max` out)",
+            "body_max: 17825792 bytes are not from 1 byte to 16MiB, which can be held (write a size such as 64KiB, or leave `body_max` out)",
         ),
-        (json!({ "body_max": 0 }), "body_max: 0 bytes cannot be held (use 1 to 16MiB, or leave `body_max` out)"),
+        (
+            json!({ "body_max": 0 }),
+            "body_max: 0 bytes are not from 1 byte to 16MiB, which can be held (write a size such as 64KiB, or leave `body_max` out)",
+        ),
     ] {
         let mut settings = json!({ "cluster": "auth" });
         settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         assert_eq!(issue("forward_auth", settings), expected);
     }
-    for key in ["request_headers", "response_headers"] {
-        let told = issue("forward_auth", json!({ "cluster": "auth", key: ["a", "Host"] }));
-        assert!(told.starts_with(&format!("{key}/1: `Host` cannot be changed by a filter")), "{told}");
+    for (key, list, expected) in [
+        ("response_headers", ["a", "Host"], "response_headers/1: `Host` cannot be changed by a filter"),
+        ("request_headers", ["a", "Host"], "request_headers/1: a call has a `host` of its own"),
+        (
+            "request_headers",
+            ["a", "content-length"],
+            "request_headers/1: `content-length` cannot be changed by a filter",
+        ),
+        (
+            "response_headers",
+            ["a", "x-*"],
+            "response_headers/1: `x-*` is a pattern, and `response_headers` takes whole names",
+        ),
+        ("response_headers", ["a", "A"], "response_headers/1: `A` stands here twice"),
+    ] {
+        let found = issue("forward_auth", json!({ "cluster": "auth", key: list }));
+        assert!(found.starts_with(expected), "{found}");
     }
 }

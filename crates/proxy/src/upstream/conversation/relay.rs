@@ -113,7 +113,7 @@ impl<'p> Conversation<'p> {
                 Poll::Pending => {}
             }
             let waits_for_client = download.is_blocked_on_receiver();
-            if !waits_for_client && self.upload.is_finished() && exchange.connection.io.poll_reset(cx).is_ready() {
+            if !waits_for_client && self.upload.is_read() && exchange.connection.io.poll_reset(cx).is_ready() {
                 return Poll::Ready(Err(Fault::ClosedInResponse));
             }
             if download.take_progress() || !is_set {
