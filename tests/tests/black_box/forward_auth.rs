@@ -9,7 +9,7 @@ use super::http3::{Site, site};
 
 const CLEAR: &str = "clear: { bind: \"127.0.0.1:0\" }";
 
-/// An endpoint that says which user it was told of.
+/// An endpoint that answers with the user that the request names.
 fn endpoint() -> Origin {
     Origin::answering(|request| ok(&format!("{:?} {}", request.all("x-user"), request.text())))
 }

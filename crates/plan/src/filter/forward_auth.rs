@@ -109,14 +109,15 @@ impl Settings for ForwardAuth {
             None => None,
             Some(SizeText(size)) => Some(body_max(size)?),
         };
+        let response_headers = names("response_headers", &self.response_headers)?;
         Ok(Steps {
-            guarded: names("response_headers", &self.response_headers)?.into_iter().map(Guarded::Name).collect(),
+            guarded: response_headers.iter().cloned().map(Guarded::Name).collect(),
             ..Steps::of_request(ForwardAuthStep {
                 cluster: compiling.cluster(&self.cluster, "cluster"),
                 path: self.path,
                 host: self.host,
                 request_headers: self.request_headers.map(|list| names("request_headers", &list)).transpose()?,
-                response_headers: names("response_headers", &self.response_headers)?,
+                response_headers,
                 body_max,
                 timeout: self.timeout.0,
                 on_failure: self.on_failure,

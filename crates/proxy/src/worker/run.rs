@@ -1,4 +1,4 @@
-//! The loop of a worker: does what it is told, and accepts at the sockets of the plan in force.
+//! The loop of a worker: carries out commands, and accepts at the sockets of the plan in force.
 //!
 //! What its connections share is in [`Worker`], which knows nothing of this.
 
@@ -95,7 +95,7 @@ pub(crate) struct Try {
     pub counts: Arc<telemetry::trial::Trial>,
 }
 
-/// Runs a worker until it is told to stop. `is_held`: nothing is taken at sockets before it is told to.
+/// Runs a worker until a command stops it. `is_held`: it accepts nothing before a command says so.
 pub(crate) fn run(
     index: usize,
     telemetry: Arc<Telemetry>,
@@ -143,7 +143,7 @@ async fn turn(running: Running, mut commands: UnboundedReceiver<Command>) {
     }
 }
 
-/// Does what a worker was told.
+/// Carries out a command.
 fn obey(running: &Running, command: Command) {
     let worker = &running.worker;
     match command {

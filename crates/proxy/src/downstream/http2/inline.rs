@@ -66,25 +66,10 @@ impl Inline {
 mod tests {
     use std::cell::RefCell;
     use std::future::poll_fn;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::{Poll, Wake};
+    use std::task::Poll;
 
+    use super::super::waker::testing::Task;
     use super::*;
-
-    #[derive(Default)]
-    struct Task(AtomicUsize);
-
-    impl Task {
-        fn woken(&self) -> usize {
-            self.0.load(Ordering::Relaxed)
-        }
-    }
-
-    impl Wake for Task {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     #[test]
     fn a_stream_goes_on_when_it_is_called_and_leaves_its_place_when_it_is_over() {

@@ -37,16 +37,17 @@ impl Wake for FlagWaker {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
+pub(super) mod testing {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
 
-    use super::*;
-
+    /// A task that counts how often it is woken.
     #[derive(Default)]
-    struct Task(AtomicUsize);
+    pub(in super::super) struct Task(AtomicUsize);
 
     impl Task {
-        fn woken(&self) -> usize {
+        pub(in super::super) fn woken(&self) -> usize {
             self.0.load(Ordering::Relaxed)
         }
     }
@@ -56,6 +57,12 @@ mod tests {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::Task;
+    use super::*;
 
     #[test]
     fn a_flag_waker_wakes_its_task_once_until_it_is_taken() {
