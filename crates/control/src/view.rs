@@ -1,14 +1,14 @@
 //! The running program as others may look at it: shared, read from any thread, changed by the reconciler alone.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use config::Loaded;
 use model::{Address, Name};
-use plan::Plan;
 use plan::health::passive::{Cause, Ejection};
+use plan::{Plan, RoutePlan};
 use serde_json::Value;
 use telemetry::summary::Totals;
 use telemetry::trial::{Outcome, Trial};
@@ -272,6 +272,7 @@ impl View {
             Gauge::new(Metric::GenerationsRefused, &[], self.0.refused.load(Ordering::Relaxed) as f64),
         ];
         self.push_canaries(&mut gauges);
+        plan.routes.iter().for_each(|route| push_filter_events(&mut gauges, route));
         for cluster in &plan.clusters {
             let name = cluster.cluster.name.as_str();
             let gauge = |metric, labels: &[_], value| Gauge::new(metric, labels, value);
@@ -423,6 +424,19 @@ fn push_provider<'a>(gauges: &mut Vec<Gauge<'a>>, provider: &'a providers::Statu
             gauges.push(Gauge::new(metric, &labels, since.as_secs_f64()));
         }
     }
+}
+
+/// What the filters of a route have counted. Those of one filter that stands there several times are added up.
+fn push_filter_events<'a>(gauges: &mut Vec<Gauge<'a>>, route: &'a RoutePlan) {
+    let mut sums: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for counted in route.chain.counted() {
+        *sums.entry((counted.filter, counted.event)).or_default() += counted.count();
+    }
+    let name = route.name().as_str();
+    let events = sums.into_iter();
+    gauges.extend(
+        events.map(|((filter, event), count)| Gauge::new(Metric::FilterEvents, &[name, filter, event], count as f64)),
+    );
 }
 
 fn push_ejections<'a>(gauges: &mut Vec<Gauge<'a>>, [cluster, endpoint]: [&'a str; 2], ejection: Ejection) {

@@ -1,8 +1,6 @@
 //! Answers that the proxy gives itself: fixed answers, redirects, what filters say, and faults.
 
 use std::borrow::Cow;
-use std::future::poll_fn;
-use std::task::Poll;
 use std::time::Instant;
 
 use model::fields::{FieldName, Fields};
@@ -11,13 +9,12 @@ use model::limits::FIELDS_HARD_MAX;
 use model::{Fault, LocalResponse, Version};
 use plan::ClusterPlan;
 use plan::filter::ResponseSource;
-use wire::http1::{Framing, SendResponse};
+use wire::http1::Framing;
 
 use crate::connection::Next;
 use crate::exchange::{Exchange, next_after};
-use crate::io::write_all;
-use crate::relay::{BodyWriter, Pump, Stages};
-use crate::respond::begin_response;
+use crate::relay::Pump;
+use crate::respond::{self, Response};
 
 /// After how many seconds a client may try again, for faults that pass.
 const RETRY_AFTER_SECONDS: u64 = 1;
@@ -102,59 +99,20 @@ async fn send_with(
     exchange.filter_response(ResponseSource::Local(None));
     append(&mut exchange.response().fields, beside);
     let has_body = !exchange.is_head() && !matches!(local.status, 204 | 304);
-    let to = if exchange.is_parsed { exchange.incoming.head.version } else { Version::Http11 };
     let source = if has_body { Framing::Length(local.body.len() as u64) } else { Framing::None };
-    if let Some((stages, framing)) = exchange.stages_of_answer(source, &local.body) {
-        // Boxed: it is rare, and its state would make every exchange larger.
-        return Box::pin(send_coded(exchange, stages, (framing, to), keep_alive)).await;
-    }
-    // As bytes the body is part of what is written, and its length stands in the head already.
-    let is_apart = has_body && exchange.connection.io.is_message();
-    let framing = if is_apart { Framing::Length(local.body.len() as u64) } else { Framing::None };
-    let how = SendResponse { framing, to, keep_alive, upgrade: false };
-    let mut bytes = Vec::with_capacity(512 + local.body.len());
-    begin_response(exchange, &how, &mut bytes)?;
-    if has_body {
-        bytes.extend_from_slice(&local.body);
-        exchange.told.sent_bytes += local.body.len() as u64;
-    }
-    exchange.told.status = local.status;
-    write(exchange, &bytes).await.map(|()| keep_alive)
-}
-
-/// Sends an answer whose body comes out of stages.
-async fn send_coded(
-    exchange: &mut Exchange<'_>,
-    stages: Box<Stages>,
-    (framing, to): (Framing, Version),
-    keep_alive: bool,
-) -> Result<bool, Fault> {
-    let framing = if framing == Framing::Chunked && to == Version::Http10 { Framing::UntilClose } else { framing };
-    let keep_alive = keep_alive && framing != Framing::UntilClose;
-    let how = SendResponse { framing, to, keep_alive, upgrade: false };
-    let buffers = &exchange.worker.buffers;
-    let mut pump = Pump::made(BodyWriter::new(framing, &exchange.connection.io), stages);
-    let mut head = Vec::with_capacity(512);
-    begin_response(exchange, &how, &mut head)?;
-    exchange.told.status = exchange.response().status;
-    exchange.told.ends_by_close = framing == Framing::UntilClose;
-    pump.begin(&head, buffers.take(), buffers).map_err(|_| Fault::BadResponse)?;
-    let connection = &mut *exchange.connection;
-    connection.watch.set_bound(None);
-    connection.watch.set(Instant::now(), exchange.http.stream_timeout);
-    let sent = poll_fn(|cx| {
-        if let Poll::Ready(drained) = pump.poll_drain(cx, &mut connection.io, buffers) {
-            return Poll::Ready(drained.map_err(|_| Fault::ClosedInResponse));
+    let body = if has_body { &local.body[..] } else { &[] };
+    let (stages, framing) = exchange.stages_of_answer(source, body);
+    let response = Response::new(exchange, framing, keep_alive);
+    let mut first = exchange.worker.buffers.take();
+    let download = match stages {
+        Some(stages) => Pump::made(response.writer(exchange), stages),
+        None => {
+            // What is larger comes out of a stage.
+            let _fits = first.append(body);
+            Pump::kept(body.len(), response.writer(exchange))
         }
-        if pump.take_progress() {
-            connection.watch.set(Instant::now(), exchange.http.stream_timeout);
-        }
-        connection.watch.poll(cx).map(|()| Err(Fault::ClientWriteTimeout))
-    })
-    .await;
-    pump.stop(buffers);
-    exchange.told.sent_bytes += pump.sent_bytes();
-    sent.map(|()| keep_alive)
+    };
+    respond::send(exchange, download, (first, &response)).await.map(|()| response.keeps_alive)
 }
 
 /// Sends the endpoint's response head, which filters are done with, to a client that waits for no body.
@@ -163,26 +121,11 @@ async fn send_coded(
 /// The client is gone, or takes nothing for too long.
 pub(crate) async fn give_head(exchange: &mut Exchange<'_>) -> Result<Next, Fault> {
     skip_body(exchange);
-    let keep_alive = exchange.client_keeps_alive() && exchange.is_read;
-    let to = exchange.incoming.head.version;
-    let how = SendResponse { framing: Framing::None, to, keep_alive, upgrade: false };
-    let mut bytes = Vec::with_capacity(512);
-    begin_response(exchange, &how, &mut bytes)?;
-    exchange.told.status = exchange.response().status;
-    write(exchange, &bytes).await?;
-    Ok(next_after(exchange, keep_alive, exchange.is_read))
-}
-
-async fn write(exchange: &mut Exchange<'_>, bytes: &[u8]) -> Result<(), Fault> {
-    let connection = &mut *exchange.connection;
-    connection.watch.set_bound(None);
-    connection.watch.set(Instant::now(), exchange.http.stream_timeout);
-    let mut writing = std::pin::pin!(write_all(&mut connection.io, bytes));
-    poll_fn(|cx| match writing.as_mut().poll(cx) {
-        Poll::Ready(written) => Poll::Ready(written.map_err(|_| Fault::ClosedInResponse)),
-        Poll::Pending => connection.watch.poll(cx).map(|()| Err(Fault::ClientWriteTimeout)),
-    })
-    .await
+    let keeps_alive = exchange.client_keeps_alive() && exchange.is_read;
+    let response = Response::new(exchange, Framing::None, keeps_alive);
+    let (download, first) = (Pump::kept(0, response.writer(exchange)), exchange.worker.buffers.take());
+    respond::send(exchange, download, (first, &response)).await?;
+    Ok(next_after(exchange, keeps_alive, exchange.is_read))
 }
 
 /// Makes the response head that of this answer.

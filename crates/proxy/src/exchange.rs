@@ -310,6 +310,7 @@ impl<'p> Exchange<'p> {
         };
         let local = self.plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
         self.told.cluster = Some(local);
+        self.begin_request_body(route);
         if self.request.awaits_end {
             // Boxed: it is rare, and its state would make every exchange larger.
             Box::pin(self.await_end()).await?;

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use model::{Fault, FieldName, Known, LocalResponse, RequestHead, ResponseHead, Version};
 use wire::grpc::call::{self, Status, WebForm};
-use wire::http1::Framing;
 
 use crate::exchange::Exchange;
 
@@ -152,14 +151,6 @@ impl Exchange<'_> {
     /// Whether the client writes the body in base64, which the endpoint gets as the bytes that it stands for.
     pub(crate) fn sends_text(&self) -> bool {
         self.grpc.as_ref().and_then(|grpc| grpc.web).is_some_and(|web| web.asks == WebForm::Text)
-    }
-
-    /// How the endpoint is told of the end of the body: of what is decoded the length is not known ahead.
-    pub(crate) fn framing_for_endpoint(&self) -> Framing {
-        match self.request.framing {
-            Framing::Length(1..) if self.sends_text() => Framing::Chunked,
-            framing => framing,
-        }
     }
 
     /// Makes a response of gRPC-Web from one of gRPC, if that is what the client speaks; says in which form. Its trailers go into

@@ -7,6 +7,7 @@
 mod accept;
 mod admission;
 mod answer;
+mod body_steps;
 mod bound;
 mod buffer;
 mod cells;

@@ -1,18 +1,105 @@
-//! Begins responses to clients, whatever their version of HTTP: as bytes of HTTP/1, or as heads of a stream.
+//! Sends responses to clients, those of endpoints and those that are made here, whatever their version of HTTP: as bytes of HTTP/1, or as heads of a stream.
 
-use model::Fault;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Instant;
+
+use model::{Fault, Version};
 use wire::http1::{Framing, SendResponse, write_response};
 
+use crate::buffer::Buffer;
 use crate::exchange::Exchange;
 use crate::http2::websocket;
 use crate::message::MessageStream;
+use crate::relay::{BodyWriter, Pump};
+
+/// How a final response is sent, wherever it is from.
+pub(crate) struct Response {
+    how: SendResponse,
+    /// Whether the response lets the client's connection live on.
+    pub keeps_alive: bool,
+}
+
+impl Response {
+    /// A response with this framing, as the client's version of HTTP can say it. `keeps_alive` speaks of all but the response itself.
+    pub(crate) fn new(exchange: &Exchange<'_>, framing: Framing, keeps_alive: bool) -> Self {
+        let to = if exchange.is_parsed { exchange.incoming.head.version } else { Version::Http11 };
+        let framing = match framing {
+            Framing::Chunked | Framing::UntilClose if to <= Version::Http10 => Framing::UntilClose,
+            Framing::UntilClose => Framing::Chunked,
+            other => other,
+        };
+        let keeps_alive = keeps_alive && framing != Framing::UntilClose;
+        Self { how: SendResponse { framing, to, keep_alive: keeps_alive, upgrade: false }, keeps_alive }
+    }
+
+    /// How the end of its body is written.
+    pub(crate) fn writer(&self, exchange: &Exchange<'_>) -> BodyWriter {
+        BodyWriter::new(self.how.framing, &exchange.connection.io)
+    }
+}
+
+/// Begins the final response whose body `download` moves: its head, and what is there of the body.
+///
+/// # Errors
+/// [`Fault::ClosedInResponse`]: the client is gone. [`Fault::BadResponse`]: the body is bad from its beginning, or filters made the head
+/// unfit for this version.
+pub(crate) fn begin(
+    exchange: &mut Exchange<'_>,
+    download: &mut Pump,
+    (first, response): (Buffer, &Response),
+) -> Result<(), Fault> {
+    let worker = exchange.worker;
+    let mut head = worker.scratch.borrow_mut();
+    head.clear();
+    if exchange.connection.io.is_message() {
+        // On a stream the head leaves at once. A body that is bad from its beginning must be known before.
+        download.begin(b"", first, &worker.buffers).map_err(|_| Fault::BadResponse)?;
+        begin_head(exchange, &response.how, &mut head)?;
+    } else {
+        begin_head(exchange, &response.how, &mut head)?;
+        download.begin(&head, first, &worker.buffers).map_err(|_| Fault::BadResponse)?;
+    }
+    exchange.told.status = exchange.response().status;
+    exchange.told.ends_by_close = response.how.framing == Framing::UntilClose;
+    Ok(())
+}
+
+/// Sends a response whose body is here: `download` has no sender.
+///
+/// # Errors
+/// As [`begin`], and [`Fault::ClientWriteTimeout`]: the client takes nothing for too long.
+pub(crate) async fn send(
+    exchange: &mut Exchange<'_>,
+    mut download: Pump,
+    (first, response): (Buffer, &Response),
+) -> Result<(), Fault> {
+    begin(exchange, &mut download, (first, response))?;
+    let (connection, buffers) = (&mut *exchange.connection, &exchange.worker.buffers);
+    connection.watch.set_bound(None);
+    connection.watch.set(Instant::now(), exchange.http.stream_timeout);
+    let sent = poll_fn(|cx| {
+        let drained = download.poll_drain(cx, &mut connection.io, buffers);
+        if let Poll::Ready(drained) = drained {
+            return Poll::Ready(drained.map_err(|_| Fault::ClosedInResponse));
+        }
+        if download.take_progress() {
+            connection.watch.set(Instant::now(), exchange.http.stream_timeout);
+        }
+        connection.watch.poll(cx).map(|()| Err(Fault::ClientWriteTimeout))
+    })
+    .await;
+    download.stop(buffers);
+    exchange.told.sent_bytes += download.sent_bytes();
+    sent
+}
 
 /// Begins the final response: its head is sent at once where it has a stream of its own, and else written to `out`, to
 /// leave with the first of the body.
 ///
 /// # Errors
 /// [`Fault::ClosedInResponse`]: the client is gone. [`Fault::BadResponse`]: filters made it unfit for this version.
-pub(crate) fn begin_response(exchange: &mut Exchange<'_>, how: &SendResponse, out: &mut Vec<u8>) -> Result<(), Fault> {
+pub(crate) fn begin_head(exchange: &mut Exchange<'_>, how: &SendResponse, out: &mut Vec<u8>) -> Result<(), Fault> {
     let worker = exchange.worker;
     let head = exchange.response.get_or_insert_with(|| worker.take_response());
     if let Some(alternative) = &exchange.listener.alternative

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use model::limits::REPLAY_BYTES_MAX;
+use plan::RoutePlan;
 use plan::filter::{BadBody, Coded, Coder, Extent, ResponseSource, Stage, Turning};
 use wire::grpc::call::WebForm;
 use wire::http1::Framing;
 
+use crate::body_steps::BodySteps;
 use crate::exchange::Exchange;
 use crate::grpc::web::{TextDecoder, WebEncoder};
 use crate::relay::Stages;
@@ -28,15 +30,78 @@ impl Coder for Made {
     }
 }
 
+fn extent_of(framing: Framing) -> Extent {
+    match framing {
+        Framing::None => Extent::Absent,
+        Framing::Length(length) => Extent::Known(length),
+        Framing::Chunked | Framing::UntilClose => Extent::Unknown,
+    }
+}
+
+fn framing_of(extent: Extent) -> Framing {
+    match extent {
+        Extent::Absent => Framing::None,
+        Extent::Known(length) => Framing::Length(length),
+        Extent::Unknown => Framing::Chunked,
+    }
+}
+
 impl Exchange<'_> {
+    /// Begins with the filters of the request's body, once for all attempts.
+    #[inline]
+    pub(crate) fn begin_request_body(&mut self, route: &RoutePlan) {
+        if route.chain.has_request_bodies() {
+            self.begin_request_steps(route);
+        }
+    }
+
+    #[cold]
+    fn begin_request_steps(&mut self, route: &RoutePlan) {
+        if matches!(self.request.framing, Framing::None | Framing::Length(0)) || self.wants_upgrade() {
+            return;
+        }
+        let extent = extent_of(self.request.framing);
+        let (make, behind) = self.in_turn(|head, _, turn| route.chain.begin_request_body(head, extent, turn));
+        if !make.is_empty() {
+            self.incoming.body_steps = BodySteps { make, extent: Some(behind) };
+        }
+    }
+
+    /// How the endpoint learns of the end of the body: of what is decoded the length is not known ahead.
+    pub(crate) fn framing_for_endpoint(&self) -> Framing {
+        match self.incoming.body_steps.extent.map_or(self.request.framing, framing_of) {
+            Framing::Length(1..) if self.sends_text() => Framing::Chunked,
+            framing => framing,
+        }
+    }
+
+    /// Whether endpoints get another body than the one that the client sends.
+    pub(crate) fn changes_request_body(&self) -> bool {
+        self.sends_text() || self.incoming.body_steps.extent.is_some()
+    }
+
     /// The stages of the request's body on the way to an endpoint. What is sent once more in the endpoint's form passes none.
     pub(crate) fn stages_of_request(&self) -> Option<Box<Stages>> {
-        Stages::new(self.request_stages(), true)
+        // A client that waits for no length may be one that streams.
+        let flushes = !matches!(self.request.framing, Framing::Length(_));
+        Stages::new(self.request_stages(), self.promised_to_endpoint(), flushes)
     }
 
     fn request_stages(&self) -> Vec<Stage> {
-        let is_coded = self.sends_text() && !self.replay.again().is_some_and(|kept| kept.is_coded);
-        if is_coded { vec![Stage::Coder(Box::<TextDecoder>::default())] } else { Vec::new() }
+        let mut stages = Vec::new();
+        if self.replay.again().is_some_and(|kept| kept.is_coded) {
+            return stages;
+        }
+        if self.sends_text() {
+            stages.push(Stage::Coder(Box::<TextDecoder>::default()));
+        }
+        stages.extend(self.incoming.body_steps.make.iter().map(|make| make()));
+        stages
+    }
+
+    /// The length that the endpoint reads in the head.
+    fn promised_to_endpoint(&self) -> Extent {
+        extent_of(self.framing_for_endpoint())
     }
 
     /// The stages of a request's body that is in memory, of which the first gives it out piece by piece. `None`: it fits into one buffer.
@@ -46,7 +111,7 @@ impl Exchange<'_> {
         }
         let mut stages = vec![Stage::Coder(Box::new(Made { body: kept.bytes.clone(), written: 0 }))];
         stages.extend(self.request_stages());
-        Stages::new(stages, false)
+        Stages::new(stages, self.promised_to_endpoint(), false)
     }
 
     /// Begins the stages of a response that comes with this framing, and says how it is framed behind them. `web`: it is made one of
@@ -61,21 +126,23 @@ impl Exchange<'_> {
             return (None, framing);
         }
         let (stages, behind) = self.begin_response_body((framing, ResponseSource::Endpoint), web);
-        (Stages::new(stages, matches!(framing, Framing::Chunked | Framing::UntilClose)), behind)
+        let flushes = matches!(framing, Framing::Chunked | Framing::UntilClose);
+        (Stages::new(stages, extent_of(behind), flushes), behind)
     }
 
-    /// The same for a body that is here. `None`: it passes no stages.
+    /// The same for a body that is here, of which the first stage gives it out piece by piece. None: it passes no others, and fits into
+    /// one buffer.
     #[inline]
-    pub(crate) fn stages_of_answer(&mut self, framing: Framing, body: &[u8]) -> Option<(Box<Stages>, Framing)> {
-        if !self.told.route.is_some_and(|route| route.chain.has_response_bodies()) {
-            return None;
+    pub(crate) fn stages_of_answer(&mut self, framing: Framing, body: &[u8]) -> (Option<Box<Stages>>, Framing) {
+        let (mut stages, mut behind) = (Vec::new(), framing);
+        if self.told.route.is_some_and(|route| route.chain.has_response_bodies()) {
+            (stages, behind) = self.begin_response_body((framing, ResponseSource::Local(None)), None);
         }
-        let (mut stages, behind) = self.begin_response_body((framing, ResponseSource::Local(None)), None);
-        if stages.is_empty() {
-            return None;
+        if stages.is_empty() && body.len() <= REPLAY_BYTES_MAX {
+            return (None, behind);
         }
         stages.insert(0, Stage::Coder(Box::new(Made { body: body.into(), written: 0 })));
-        Some((Stages::new(stages, false)?, behind))
+        (Stages::new(stages, extent_of(behind), false), behind)
     }
 
     #[cold]
@@ -84,12 +151,7 @@ impl Exchange<'_> {
         (framing, source): (Framing, ResponseSource),
         web: Option<WebForm>,
     ) -> (Vec<Stage>, Framing) {
-        let extent = match framing {
-            Framing::None => Extent::Absent,
-            Framing::Length(length) => Extent::Known(length),
-            Framing::Chunked | Framing::UntilClose => Extent::Unknown,
-        };
-        let (mut stages, mut extent) = (Vec::new(), extent);
+        let (mut stages, mut extent) = (Vec::new(), extent_of(framing));
         if let Some(form) = web.filter(|_| !matches!(extent, Extent::Absent | Extent::Known(0))) {
             stages.push(Stage::Coder(Box::new(WebEncoder::new(form))));
             extent = Extent::Unknown;
@@ -101,12 +163,7 @@ impl Exchange<'_> {
             behind
         });
         let behind = behind.unwrap_or(extent);
-        let framing = match behind {
-            _ if stages.is_empty() => framing,
-            Extent::Absent => Framing::None,
-            Extent::Known(length) => Framing::Length(length),
-            Extent::Unknown => Framing::Chunked,
-        };
+        let framing = if stages.is_empty() { framing } else { framing_of(behind) };
         (stages, framing)
     }
 }

@@ -19,6 +19,7 @@ use telemetry::{Kind, LogWriter, Record, Telemetry, WorkerSeries};
 use wire::http1::HeadScan;
 use wire::http3::message::Memory;
 
+use crate::body_steps::BodySteps;
 use crate::buffer::BufferPool;
 use crate::connection::ConnectionFacts;
 use crate::http3::Outgoing;
@@ -40,6 +41,8 @@ pub(crate) struct Incoming {
     pub scan: HeadScan,
     /// What filters note of the exchange.
     pub notes: Notes,
+    /// What they make of its body.
+    pub body_steps: BodySteps,
 }
 
 /// Boxes kept for reuse, last in, first out.
@@ -181,6 +184,7 @@ impl Worker {
             request.head.clear();
             request.scan.reset();
             request.notes.clear();
+            request.body_steps.clear();
             self.requests.give(request);
         }
     }

@@ -96,6 +96,8 @@ metrics! {
     Faults = Counter "equipoise_faults_total" ["listener", "source", "fault"];
     /// Requests that matched a route, by class of status.
     RouteRequests = Counter "equipoise_route_requests_total" ["route", "class"];
+    /// Events of filters, by route, filter and event, such as requests that `rate_limit` has limited.
+    FilterEvents = Counter "equipoise_filter_events_total" ["route", "filter", "event"];
     /// Requests for which a cluster was chosen, by class of status.
     ClusterRequests = Counter "equipoise_cluster_requests_total" ["cluster", "class"];
     /// TCP streams and UDP flows passed to a cluster that ended.

@@ -348,6 +348,7 @@ fn every_metric_of_the_table_reaches_the_page() {
     telemetry.cluster(&"api".into()).of(0).picked(model::PickReason::Balance);
     let gauges: Vec<Gauge<'_>> = [
         (Metric::ClusterCircuit, &["api"][..]),
+        (Metric::FilterEvents, &["all", "rate_limit", "limited"]),
         (Metric::ClusterConcurrencyLimit, &["api"]),
         (Metric::ClusterCircuitOpened, &["api"]),
         (Metric::ClusterQueueLength, &["api"]),

@@ -7,10 +7,15 @@ use http::{HeaderMap, HeaderValue, Response};
 use super::harness::http2_origin::{Http2Origin, Rules};
 use super::harness::origin::ok;
 use super::harness::tls::{self, Authority};
-use super::harness::{Message, Origin, Product, Setup, product};
+use super::harness::{Message, Origin, Product, Setup, eventually, product};
 
 fn start(origin: &Http2Origin, more: &str) -> Product {
     Setup::to_addresses(&[origin.address()]).cluster("http_versions: [h2]").cluster(more).workers(1).start()
+}
+
+fn start_with_idle(origin: &Http2Origin, idle: &str) -> Product {
+    let setup = Setup::to_addresses(&[origin.address()]).cluster("http_versions: [h2]").cluster("grpc_web: true");
+    setup.cluster(format!("timeouts: {{ idle: {idle} }}")).workers(1).start()
 }
 
 /// A message of gRPC: not compressed, its length, itself.
@@ -353,4 +358,86 @@ fn wire_text(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// Pieces of 64 KiB of a long answer: 10 GiB with `EQUIPOISE_LONG`.
+fn pieces() -> u64 {
+    let length: u64 = if std::env::var_os("EQUIPOISE_LONG").is_some() { 10 << 30 } else { 64 << 20 };
+    length >> 16
+}
+
+const CALL_OF_TEXT: &str = "POST /shop.Cart/Watch HTTP/1.1\r\nHost: shop.example\r\n\
+     Content-Type: application/grpc-web-text\r\nContent-Length: 8\r\n\r\nAAAAAAA=";
+
+#[test]
+fn a_long_answer_as_text_takes_no_more_memory_than_a_short_one_also_with_a_client_that_stalls() {
+    let piece = bytes::Bytes::from(vec![7; 1 << 16]);
+    let origin = Http2Origin::start(Rules::default(), move |mut asked| {
+        let piece = piece.clone();
+        Box::pin(async move {
+            let _ = asked.read().await;
+            let mut speech = asked.begin(head());
+            for _ in 0..pieces() {
+                if !speech.say(piece.clone()).await {
+                    return;
+                }
+            }
+            let mut trailers = HeaderMap::new();
+            trailers.insert("grpc-status", HeaderValue::from_static("0"));
+            speech.end_with(trailers);
+        })
+    });
+    let product = start_with_idle(&origin, "600s");
+    let mut stalled = product.connect();
+    stalled.send(CALL_OF_TEXT);
+    stalled.head();
+    let before = product.resident_bytes();
+    let mut peer = product.connect();
+    peer.send(CALL_OF_TEXT);
+    peer.head();
+    let (mut coded, mut last) = (0, Vec::new());
+    loop {
+        let line = String::from_utf8(peer.try_take_through(b"\r\n").expect("a chunk")).expect("text");
+        let size = usize::from_str_radix(line.trim(), 16).expect("a size");
+        let chunk = peer.take(size + 2);
+        if size == 0 {
+            break;
+        }
+        coded += size as u64;
+        last = chunk;
+    }
+    assert!(coded >= (pieces() << 16) / 3 * 4, "{coded} bytes");
+    assert!(plain(&last[..last.len() - 2]).ends_with(b"grpc-status: 0\r\n"));
+    let more = product.resident_bytes().saturating_sub(before);
+    assert!(more < 16 << 20, "{more} bytes more");
+}
+
+#[test]
+fn an_endpoint_that_stalls_within_its_answer_ends_the_call_of_grpc_web_by_its_time_out() {
+    let origin = Http2Origin::start(Rules::default(), |mut asked| {
+        Box::pin(async move {
+            let _ = asked.read().await;
+            let mut speech = asked.begin(head());
+            speech.say("half of it").await;
+            speech.wait_reset().await;
+        })
+    });
+    let product = start_with_idle(&origin, "1s");
+    let mut peer = product.connect();
+    peer.send(CALL_OF_TEXT);
+    assert_eq!(peer.head().status(), 200);
+    let cut = peer.rest();
+    assert!(!cut.ends_with(b"0\r\n\r\n"), "it does not look whole");
+    assert_eq!(product.flagged("UDT")["fault"], "response_body_timeout");
+    eventually("the endpoint's stream is reset", || origin.busy() == 0);
+}
+
+#[test]
+fn a_client_that_stalls_within_its_call_of_grpc_web_ends_by_its_time_out() {
+    let origin = echo();
+    let product = start_with_idle(&origin, "1s");
+    let mut peer = product.connect();
+    peer.send(&CALL_OF_TEXT[..CALL_OF_TEXT.len() - 4]);
+    assert_eq!(peer.response().field("grpc-status"), Some("2"));
+    assert_eq!(product.flagged("CBT")["fault"], "request_body_timeout");
 }

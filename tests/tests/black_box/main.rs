@@ -21,6 +21,7 @@ mod command_line;
 mod compress;
 mod concurrency;
 mod connection_auth;
+mod decompress;
 mod defaults;
 mod deny;
 mod discovery_consul;

@@ -6,8 +6,8 @@
 //!
 //! Bodies pass stages in the order of their [`Rank`], not in that of the list: nobody wants to replace text in what is compressed.
 
-use model::ResponseHead;
 use model::fields::Fields;
+use model::{RequestHead, ResponseHead};
 
 use super::{ResponseView, Turn};
 
@@ -27,10 +27,25 @@ pub trait ResponseBodyStep: Send + Sync {
     ) -> Option<(Stage, Extent)>;
 }
 
-/// The order of stages, on the way from the endpoint to the client.
+/// Something done to the body of requests. Shared by all workers, like [`ResponseBodyStep`].
+pub trait RequestBodyStep: Send + Sync {
+    /// Where among the stages of a body its own stands.
+    fn rank(&self) -> Rank;
+
+    /// Begins with a body, and says how long it is then; `None`: the body passes as it is. It is called once for each request, after
+    /// the request steps, and the head is final but for what this changes of it. Requests without a body, and those that ask for a
+    /// tunnel, never come here.
+    fn begin(&self, head: &mut RequestHead, extent: Extent, turn: &mut Turn<'_>) -> Option<(MakeStage, Extent)>;
+}
+
+/// Makes the stage of a request's body. It is called for every attempt to send the request, since retries and hedges send the body from
+/// its beginning. Two stages of one body may live at the same time.
+pub type MakeStage = Box<dyn Fn() -> Stage>;
+
+/// The order of stages, in the direction in which the body moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// What the endpoint has coded is decoded.
+    /// What the sender has coded is decoded.
     Decode,
     /// The plain body is looked at.
     Inspect,
@@ -38,7 +53,7 @@ pub enum Rank {
     Rewrite,
     /// It is kept.
     Store,
-    /// It is coded for the client.
+    /// It is coded for the receiver.
     Encode,
     /// What leaves is counted.
     Account,
@@ -98,9 +113,14 @@ pub struct Coded {
     pub is_done: bool,
 }
 
-/// A body is not what it is said to be.
+/// Why a body ends in a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadBody;
+pub enum BadBody {
+    /// It is not what it is said to be.
+    Malformed,
+    /// It becomes longer than the stage allows.
+    TooLong,
+}
 
 /// Sees one body, changes nothing, and never waits.
 pub trait Tap {

@@ -5,10 +5,11 @@ use std::fmt;
 use model::filter::FilterUse;
 use model::{Issue, RequestHead, ResponseHead};
 
-use super::compiling::{Called, Kept};
+use super::compiling::{Called, Holdings};
+use super::events::Counted;
 use super::{
-    Answers, Compiling, Extent, Flow, Found, Guarded, GuardedResponse, RequestStep, ResponseBodyStep, ResponseStep,
-    ResponseView, Stage, Turn, compile_one,
+    Answers, Compiling, Extent, Flow, Found, Guarded, GuardedResponse, MakeStage, RequestBodyStep, RequestStep,
+    ResponseBodyStep, ResponseStep, ResponseView, Stage, Turn, compile_one,
 };
 
 /// The filters of one route, compiled: only the steps that exist.
@@ -22,10 +23,10 @@ pub struct Chain {
     guarded: Box<[Guarded]>,
     guarded_response: Box<[GuardedResponse]>,
     /// By rank.
+    request_bodies: Box<[Box<dyn RequestBodyStep>]>,
+    /// By rank.
     response_bodies: Box<[Box<dyn ResponseBodyStep>]>,
-    /// For the chain that takes its place.
-    kept: Box<[Kept]>,
-    called: Box<[Called]>,
+    holdings: Holdings,
 }
 
 impl Chain {
@@ -36,14 +37,16 @@ impl Chain {
     pub fn compile(uses: &[FilterUse], before: Option<&Self>) -> Result<Self, Vec<Issue>> {
         let (mut request, mut issues) = (Vec::new(), Vec::new());
         let mut response: Vec<Box<dyn ResponseStep>> = Vec::new();
+        let mut request_bodies: Vec<Box<dyn RequestBodyStep>> = Vec::new();
         let mut response_bodies: Vec<Box<dyn ResponseBodyStep>> = Vec::new();
         let (mut guarded, mut guarded_response) = (Vec::new(), Vec::new());
-        let mut compiling = Compiling::after(before.map_or(&[], |chain| &chain.kept));
+        let mut compiling = Compiling::after(before.map_or(&[], |chain| &chain.holdings.kept));
         for (place, used) in uses.iter().enumerate() {
             match compile_one((place, used), &mut compiling) {
                 Ok(steps) => {
                     request.extend(steps.request);
                     response.extend(steps.response);
+                    request_bodies.extend(steps.request_body);
                     response_bodies.extend(steps.response_body);
                     guarded.extend(steps.guarded);
                     guarded_response.extend(Some(steps.guarded_response).filter(|guarded| !guarded.fields.is_empty()));
@@ -54,10 +57,11 @@ impl Chain {
         if !issues.is_empty() {
             return Err(issues);
         }
-        let (kept, called) = compiling.finish();
+        let holdings = compiling.finish();
         let answers = response.iter().map(|step| step.answers()).max().unwrap_or_default();
         let answering = response.iter().enumerate().filter(|(_, step)| step.answers() != Answers::None);
         let answering = answering.map(|(place, _)| place).collect();
+        request_bodies.sort_by_key(|step| step.rank());
         response_bodies.sort_by_key(|step| step.rank());
         Ok(Self {
             request: request.into(),
@@ -66,25 +70,30 @@ impl Chain {
             answers,
             guarded: guarded.into(),
             guarded_response: guarded_response.into(),
+            request_bodies: request_bodies.into(),
             response_bodies: response_bodies.into(),
-            kept,
-            called,
+            holdings,
         })
     }
 
     /// Whether a filter keeps state for the chain that takes its place.
     pub(crate) fn keeps_state(&self) -> bool {
-        !self.kept.is_empty()
+        !self.holdings.kept.is_empty()
     }
 
     /// The clusters that its filters call, in the order of [`CalledCluster::place`].
     pub(crate) fn called(&self) -> &[Called] {
-        &self.called
+        &self.holdings.called
+    }
+
+    /// What its filters have counted. A filter that stands several times in the list has as many of an event.
+    pub fn counted(&self) -> &[Counted] {
+        &self.holdings.counted
     }
 
     /// For compiling its filters once more, with the very state that they keep.
     pub(crate) fn compiling_again(&self) -> Compiling<'_> {
-        Compiling::after(&self.kept)
+        Compiling::after(&self.holdings.kept)
     }
 
     /// Runs the request steps until one answers, closes or needs something.
@@ -122,6 +131,31 @@ impl Chain {
         for step in &self.response {
             step.apply(head, view, turn);
         }
+    }
+
+    /// Begins with the body of a request whose head the request steps are done with. Says how long the body is behind the stages that
+    /// each attempt makes.
+    #[cold]
+    pub fn begin_request_body(
+        &self,
+        head: &mut RequestHead,
+        extent: Extent,
+        turn: &mut Turn<'_>,
+    ) -> (Vec<MakeStage>, Extent) {
+        let (mut stages, mut extent) = (Vec::new(), extent);
+        for step in &self.request_bodies {
+            if let Some((make, behind)) = step.begin(head, extent, turn) {
+                stages.push(make);
+                extent = behind;
+            }
+        }
+        (stages, extent)
+    }
+
+    /// Whether there is a step for the bodies of requests.
+    #[inline]
+    pub fn has_request_bodies(&self) -> bool {
+        !self.request_bodies.is_empty()
     }
 
     /// Begins with the body of a response whose head the response steps are done with. Says how long the body is behind the stages.
@@ -220,7 +254,8 @@ impl Chain {
 
     /// Whether there is no step at all.
     pub fn is_empty(&self) -> bool {
-        self.request.is_empty() && self.response.is_empty() && self.response_bodies.is_empty()
+        let has_bodies = self.has_request_bodies() || self.has_response_bodies();
+        self.request.is_empty() && self.response.is_empty() && !has_bodies
     }
 
     /// Whether there is a step for responses, for which the request head must be kept.

@@ -2,9 +2,11 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use model::Name;
 
+use super::events::{Counted, EventCounter};
 use super::need::CalledCluster;
 
 /// State of a filter that all workers share and that plans to come take over.
@@ -15,6 +17,17 @@ pub(super) struct Kept {
     state: Arc<dyn Any + Send + Sync>,
 }
 
+/// What a chain has beside its steps.
+#[derive(Default)]
+pub(super) struct Holdings {
+    /// State for the chain that takes its place.
+    pub kept: Box<[Kept]>,
+    /// Clusters that its filters call, in the order of [`CalledCluster::place`].
+    pub called: Box<[Called]>,
+    /// What its filters count.
+    pub counted: Box<[Counted]>,
+}
+
 /// One chain while it is compiled.
 pub struct Compiling<'a> {
     /// The state of the chain that the route of the same name had before.
@@ -22,6 +35,7 @@ pub struct Compiling<'a> {
     kept: Vec<Kept>,
     notes: usize,
     called: Vec<Called>,
+    counted: Vec<Counted>,
     /// The filter's place in the list, and its name.
     filter: (usize, &'static str),
 }
@@ -43,7 +57,7 @@ impl<'a> Compiling<'a> {
 
     /// The filters of a route after those that kept this.
     pub(super) fn after(before: &'a [Kept]) -> Self {
-        Self { before, kept: Vec::new(), notes: 0, called: Vec::new(), filter: (0, "") }
+        Self { before, kept: Vec::new(), notes: 0, called: Vec::new(), counted: Vec::new(), filter: (0, "") }
     }
 
     /// Goes on with the filter of this name at this place in the list.
@@ -76,9 +90,17 @@ impl<'a> Compiling<'a> {
         CalledCluster(self.called.len() - 1)
     }
 
-    /// What the chain keeps: state for the chain after it, and which clusters its filters call.
-    pub(super) fn finish(self) -> (Box<[Kept]>, Box<[Called]>) {
-        (self.kept.into(), self.called.into())
+    /// Counts events of the filter, which the page of metrics shows by route, filter and event. `event` is a word or two in the past
+    /// tense, such as `limited`.
+    pub fn counter(&mut self, event: &'static str) -> EventCounter {
+        let count = self.kept(&format!("counted {event}"), AtomicU64::default);
+        self.counted.push(Counted::new(self.filter.1, event, Arc::clone(&count)));
+        EventCounter::new(count)
+    }
+
+    /// What the chain has beside its steps.
+    pub(super) fn finish(self) -> Holdings {
+        Holdings { kept: self.kept.into(), called: self.called.into(), counted: self.counted.into() }
     }
 }
 
@@ -92,7 +114,7 @@ mod tests {
         first.filter(0, "a");
         let (one, two) = (first.kept("k", || 1_u8), first.kept("k", || 2_u8));
         let other = first.kept("x", || 3_u8);
-        let kept = first.finish().0;
+        let kept = first.finish().kept;
         let mut second = Compiling::after(&kept);
         second.filter(0, "a");
         assert!(Arc::ptr_eq(&second.kept("x", || 0_u8), &other));

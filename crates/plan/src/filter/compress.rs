@@ -3,7 +3,6 @@
 mod accept;
 mod coders;
 mod engine;
-mod heads;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -12,11 +11,11 @@ use model::{Issue, RequestHead, ResponseHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::coding::{self, Names};
 use super::settings::{Settings, SizeText};
 use super::{Compiling, Extent, FilterEntry, Rank, ResponseBodyStep, ResponseView, Stage, Steps, Turn};
 use coders::{BodyCoder, Kind};
 use engine::Algorithm;
-use heads::Names;
 use types::Types;
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Compress>("compress", DOC);
@@ -155,8 +154,8 @@ struct CompressStep {
 impl CompressStep {
     /// Whether some clients get the body coded.
     fn qualifies(&self, head: &ResponseHead, request: &RequestHead, extent: Extent) -> bool {
-        let is_short = heads::length(&head.fields, extent).is_some_and(|length| length < self.size_min.max(1));
-        !is_short && self.names.may_change(head, request) && self.names.is_of(&self.types, head, request)
+        let is_short = coding::length(&head.fields, extent).is_some_and(|length| length < self.size_min.max(1));
+        !is_short && self.names.may_code(head, request) && self.names.is_of(|is| self.types.hold(is), head, request)
     }
 }
 

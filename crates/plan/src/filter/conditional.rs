@@ -6,8 +6,8 @@ use model::matching::When;
 use model::{Issue, RequestHead, ResponseHead};
 
 use super::{
-    Answers, Compiling, Extent, Flow, Found, GuardedResponse, Rank, RequestStep, ResponseBodyStep, ResponseStep,
-    ResponseView, Stage, Steps, Turn,
+    Answers, Compiling, Extent, Flow, Found, GuardedResponse, MakeStage, Rank, RequestBodyStep, RequestStep,
+    ResponseBodyStep, ResponseStep, ResponseView, Stage, Steps, Turn,
 };
 use crate::route::when::WhenPlan;
 
@@ -17,7 +17,7 @@ struct Conditional<S> {
     step: S,
 }
 
-/// Asks the condition of something done to the response when it is its turn among what is done to the request: what comes after it
+/// Asks the condition of something done to the response, or to a body, when it is its turn among what is done to the request: what comes after it
 /// may change the path, or take a field away.
 struct Judge(Arc<WhenPlan>);
 
@@ -27,13 +27,13 @@ struct Judge(Arc<WhenPlan>);
 /// What is wrong with the condition, with its path below `when`.
 pub(super) fn steps(when: &When, steps: Steps, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
     let mut when = WhenPlan::compile(when)?;
-    if steps.request.is_some()
+    if (steps.request.is_some() || steps.request_body.is_some())
         && let Some(path) = when.asks_status()
     {
         let issue = Issue::at(path, "there is no status yet when this filter acts on the request");
         return Err(issue.suggest("use it for filters that act on responses alone, such as set_response_header"));
     }
-    let is_asked_later = steps.response.is_some() || steps.response_body.is_some();
+    let is_asked_later = steps.response.is_some() || steps.request_body.is_some() || steps.response_body.is_some();
     if is_asked_later {
         when.number(compiling);
     }
@@ -46,6 +46,7 @@ pub(super) fn steps(when: &When, steps: Steps, compiling: &mut Compiling<'_>) ->
     Ok(Steps {
         request,
         response: steps.response.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
+        request_body: steps.request_body.map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
         response_body: steps
             .response_body
             .map(|step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<_>),
@@ -104,6 +105,17 @@ impl<S> Conditional<S> {
     fn holds_for(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> bool {
         let caller = turn.facts.caller();
         self.when.holds((view.request, caller), (turn.notes, Some(head.status)), turn.scratch)
+    }
+}
+
+impl RequestBodyStep for Conditional<Box<dyn RequestBodyStep>> {
+    fn rank(&self) -> Rank {
+        self.step.rank()
+    }
+
+    fn begin(&self, head: &mut RequestHead, extent: Extent, turn: &mut Turn<'_>) -> Option<(MakeStage, Extent)> {
+        let holds = self.when.holds((head, turn.facts.caller()), (turn.notes, None), turn.scratch);
+        if holds { self.step.begin(head, extent, turn) } else { None }
     }
 }
 

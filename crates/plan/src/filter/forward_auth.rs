@@ -13,7 +13,9 @@ use super::fields::changeable_name;
 use super::guarded::Guarded;
 use super::settings::{DurationText, Settings, SizeText};
 use super::variables::Stage;
-use super::{Call, CalledCluster, Compiling, FilterEntry, Flow, Found, Need, Reply, RequestStep, Steps, Turn};
+use super::{
+    Call, CalledCluster, Compiling, EventCounter, FilterEntry, Flow, Found, Need, Reply, RequestStep, Steps, Turn,
+};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<ForwardAuth>("forward_auth", DOC);
 
@@ -35,7 +37,8 @@ own fields of these names are replaced. `content-length`, `range`, `if-match` an
 The proxy removes the fields in `response_headers` from each request that it asks about, so that a client cannot forge them. Where `when`
 exempts requests, add `remove_request_header` for them.
 The cluster is like any other: it has its own balancing, health checks, retries, timeouts and metrics. Its calls are not in the access
-log. When the client disconnects, the call is cancelled.
+log. When the client disconnects, the call is cancelled. `equipoise_filter_events_total` counts requests that the service has `refused`,
+and those for which it has `failed`, which pass with `on_failure: allow`.
 
 ```yaml
 filters:
@@ -121,6 +124,8 @@ impl Settings for ForwardAuth {
                 body_max,
                 timeout: self.timeout.0,
                 on_failure: self.on_failure,
+                refused: compiling.counter("refused"),
+                failed: compiling.counter("failed"),
             })
         })
     }
@@ -166,6 +171,9 @@ struct ForwardAuthStep {
     body_max: Option<u32>,
     timeout: Duration,
     on_failure: OnFailure,
+    /// Requests that the service has refused, and those for which it failed.
+    refused: EventCounter,
+    failed: EventCounter,
 }
 
 /// The fields in which the service gets the request itself.
@@ -211,8 +219,8 @@ impl RequestStep for ForwardAuthStep {
         match found {
             Found::Body(Ok(body)) => self.call(head, body, turn),
             Found::Body(Err(_)) => Flow::refuse(413, "the request's body is too large to be authorized"),
-            Found::Call(Ok(reply)) => self.judge(head, *reply),
-            Found::Call(Err(_)) | Found::Work(_) | Found::Now => self.fail(head),
+            Found::Call(Ok(reply)) => self.judge(head, *reply, turn),
+            Found::Call(Err(_)) | Found::Work(_) | Found::Now => self.fail(head, turn),
         }
     }
 }
@@ -266,7 +274,7 @@ impl ForwardAuthStep {
         call
     }
 
-    fn judge(&self, head: &mut RequestHead, reply: Reply) -> Flow {
+    fn judge(&self, head: &mut RequestHead, reply: Reply, turn: &Turn<'_>) -> Flow {
         match reply.head.status {
             200..=299 => {
                 self.remove_forged(head);
@@ -275,12 +283,12 @@ impl ForwardAuthStep {
                 }
                 Flow::Continue
             }
-            300..=499 => Flow::Respond(Box::new(LocalResponse {
-                status: reply.head.status,
-                fields: passed_on(&reply.head.fields),
-                body: reply.body,
-            })),
-            _ => self.fail(head),
+            300..=499 => {
+                turn.count(&self.refused);
+                let (status, fields) = (reply.head.status, passed_on(&reply.head.fields));
+                Flow::Respond(Box::new(LocalResponse { status, fields, body: reply.body }))
+            }
+            _ => self.fail(head, turn),
         }
     }
 
@@ -291,7 +299,8 @@ impl ForwardAuthStep {
         }
     }
 
-    fn fail(&self, head: &mut RequestHead) -> Flow {
+    fn fail(&self, head: &mut RequestHead, turn: &Turn<'_>) -> Flow {
+        turn.count(&self.failed);
         match self.on_failure {
             OnFailure::Allow => {
                 self.remove_forged(head);

@@ -85,7 +85,7 @@ fn a_filter_keeps_what_it_has_counted_over_a_change() {
     assert_eq!(apply(&steps, &mut request("GET", "/", &[])), Flow::Continue);
     assert_eq!(body_through(&steps, b"0123456789"), b"0123456789");
     assert_eq!(apply(&steps, &mut request("GET", "/", &[])), Flow::refuse(429, "the quota is used up"));
-    let (kept, _) = first.finish();
+    let kept = first.finish().kept;
     let after = compile(uses(11)[0].settings.clone(), &mut Compiling::after(&kept));
     assert_eq!(apply(&after, &mut request("GET", "/", &[])), Flow::Continue);
     assert_eq!(body_through(&after, b"x"), b"x");

@@ -23,12 +23,15 @@ mod basic_auth;
 pub mod body;
 mod body_limit;
 mod chain;
+mod coding;
 mod compiling;
 mod compress;
 mod conditional;
 mod cors;
+mod decompress;
 mod deny;
 mod error_page;
+pub mod events;
 mod fields;
 mod forward_auth;
 pub mod guarded;
@@ -64,9 +67,12 @@ use model::filter::{FilterSpec, FilterUse};
 use model::{Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
-pub use body::{BadBody, Coded, Coder, Extent, Rank, ResponseBodyStep, Stage, Tap, Turning};
+pub use body::{
+    BadBody, Coded, Coder, Extent, MakeStage, Rank, RequestBodyStep, ResponseBodyStep, Stage, Tap, Turning,
+};
 pub use chain::Chain;
 pub use compiling::Compiling;
+pub use events::{Counted, EventCounter};
 pub use guarded::{Guarded, GuardedResponse};
 pub use need::{Call, CalledCluster, Found, Job, Need, Reply, TooLong, Work};
 pub use notes::{Note, Notes};
@@ -95,6 +101,7 @@ pub const FILTERS: &[FilterEntry] = &[
     forward_auth::ENTRY,
     rate_limit::ENTRY,
     compress::ENTRY,
+    decompress::ENTRY,
 ];
 
 /// One filter of the registry.
@@ -139,6 +146,8 @@ pub struct Steps {
     pub request: Option<Box<dyn RequestStep>>,
     /// On the way to the client.
     pub response: Option<Box<dyn ResponseStep>>,
+    /// On the body of the request.
+    pub request_body: Option<Box<dyn RequestBodyStep>>,
     /// On the body of the response.
     pub response_body: Option<Box<dyn ResponseBodyStep>>,
     /// Fields of the request that it decides: a client must not bring them as trailers either.
@@ -158,6 +167,11 @@ impl Steps {
         Self { response: Some(Box::new(step)), ..Self::default() }
     }
 
+    /// A filter that only touches the bodies of requests.
+    pub fn of_request_body(step: impl RequestBodyStep + 'static) -> Self {
+        Self { request_body: Some(Box::new(step)), ..Self::default() }
+    }
+
     /// A filter that only touches the bodies of responses.
     pub fn of_response_body(step: impl ResponseBodyStep + 'static) -> Self {
         Self { response_body: Some(Box::new(step)), ..Self::default() }
@@ -167,8 +181,9 @@ impl Steps {
 impl fmt::Debug for Steps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (request, response) = (self.request.is_some(), self.response.is_some());
-        let body = self.response_body.is_some();
-        f.debug_struct("Steps").field("request", &request).field("response", &response).field("body", &body).finish()
+        let bodies = (self.request_body.is_some(), self.response_body.is_some());
+        let mut shown = f.debug_struct("Steps");
+        shown.field("request", &request).field("response", &response).field("bodies", &bodies).finish()
     }
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
 use super::settings::Settings;
-use super::{Compiling, FilterEntry, Flow, Note, RequestStep, ResponseStep, ResponseView, Steps, Turn};
+use super::{Compiling, EventCounter, FilterEntry, Flow, Note, RequestStep, ResponseStep, ResponseView, Steps, Turn};
 use rate::{Limit, Verdict};
 use table::Table;
 
@@ -49,6 +49,8 @@ to refill.
 
 A configuration change keeps the counts, also when `rate` or `burst` change: no client waits longer than the new limit requires. Another
 `key`, `ipv6_prefix` or `keys_max` starts from zero, as does a new process after a restart or an upgrade.
+
+`equipoise_filter_events_total` counts rejected requests as `limited`.
 
 `headers: true` adds `ratelimit-policy` and `ratelimit` (draft-ietf-httpapi-ratelimit-headers) to all responses of requests that were
 counted: `q` is the burst, `w` the seconds in which it refills, `r` the remaining allowance, and `t` the seconds until the next request is allowed if nothing is left, or else until the allowance is full.
@@ -152,7 +154,14 @@ impl Settings for RateLimit {
         let note = headers.as_ref().map(|headers| headers.note);
         Ok(Steps {
             response: headers.map(|headers| Box::new(headers) as Box<dyn ResponseStep>),
-            ..Steps::of_request(RateLimitStep { limit, key, table, status, note })
+            ..Steps::of_request(RateLimitStep {
+                limit,
+                key,
+                table,
+                status,
+                note,
+                limited: compiling.counter("limited"),
+            })
         })
     }
 }
@@ -215,6 +224,7 @@ struct RateLimitStep {
     status: u16,
     /// Where the verdict is noted, if responses tell of it.
     note: Option<usize>,
+    limited: EventCounter,
 }
 
 impl RequestStep for RateLimitStep {
@@ -224,7 +234,11 @@ impl RequestStep for RateLimitStep {
         if let Some(note) = self.note {
             turn.notes.set(note, Headers::pack(&verdict));
         }
-        if verdict.is_allowed { Flow::Continue } else { self.reject(&verdict) }
+        if verdict.is_allowed {
+            return Flow::Continue;
+        }
+        turn.count(&self.limited);
+        self.reject(&verdict)
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 use model::{Facts, RequestHead, ResponseHead};
 
 use super::ResponseView;
+use super::events::EventCounter;
 use super::notes::Notes;
 use super::variables::Values;
 
@@ -26,6 +27,13 @@ pub struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
+    /// Counts an event of a filter. A rehearsal counts nothing.
+    pub fn count(&self, event: &EventCounter) {
+        if !self.is_rehearsal {
+            event.add_one();
+        }
+    }
+
     /// The values of variables before there is a response, and the scratch to write them to.
     pub fn values<'t: 'h, 'h>(&'t mut self, request: &'h RequestHead) -> (Values<'h>, &'t mut Vec<u8>) {
         (Values::of_request(request, self.facts).with_user(self.notes.user()), self.scratch)

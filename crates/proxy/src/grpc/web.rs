@@ -16,10 +16,10 @@ impl Coder for TextDecoder {
     fn code(&mut self, input: &[u8], room: &mut [u8], turning: Turning) -> Result<Coded, BadBody> {
         let read = input.len().min(room.len());
         room[..read].copy_from_slice(&input[..read]);
-        let written = self.0.decode_in_place(&mut room[..read]).map_err(|_| BadBody)?;
+        let written = self.0.decode_in_place(&mut room[..read]).map_err(|_| BadBody::Malformed)?;
         let is_over = turning == Turning::End && read == input.len();
         if is_over && !self.0.is_between() {
-            return Err(BadBody);
+            return Err(BadBody::Malformed);
         }
         Ok(Coded { read, written, is_done: is_over || turning == Turning::Flush && read == input.len() })
     }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn text_that_ends_within_a_group_or_is_none_is_bad() {
         for bad in ["Z", "Zg=", "Zm9v\n", "Zm 9", "=", "Zg=a"] {
-            assert_eq!(coded(&mut TextDecoder::default(), bad.as_bytes(), 64), Err(BadBody), "{bad}");
+            assert_eq!(coded(&mut TextDecoder::default(), bad.as_bytes(), 64), Err(BadBody::Malformed), "{bad}");
         }
         assert_eq!(coded(&mut TextDecoder::default(), b"", 64), Ok(Vec::new()));
     }

@@ -11,11 +11,13 @@
 //! ```
 
 mod body;
+mod fault;
 mod pump;
 mod stage;
 mod tunnel;
 
 pub(crate) use body::BodyWriter;
-pub(crate) use pump::{Pump, PumpFault};
+pub(crate) use fault::PumpFault;
+pub(crate) use pump::Pump;
 pub(crate) use stage::Stages;
 pub(crate) use tunnel::{Side, Tunnel, TunnelEnd};

@@ -9,6 +9,7 @@ use model::fields::Fields;
 use wire::http1::{self, Framing};
 
 use super::body::{BodyReader, BodyWriter};
+use super::fault::PumpFault;
 use super::stage::{Pulled, Stages};
 use crate::buffer::{Buffer, BufferPool};
 use crate::io::Io;
@@ -18,23 +19,6 @@ use crate::worker_plan::Withheld;
 const FILLS_PER_TURN_MAX: usize = 16;
 /// The same where a body is coded: 64 KiB may take a millisecond, and the others of the worker wait.
 const CODED_FILLS_PER_TURN_MAX: usize = 1;
-
-/// Why a pump stopped before the end.
-#[derive(Debug)]
-pub(crate) enum PumpFault {
-    /// The sender's connection broke.
-    Read,
-    /// The sender ended before the body was whole.
-    Truncated,
-    /// The sender broke the framing rules.
-    Framing,
-    /// The body is longer than it may be.
-    TooLong,
-    /// The body is not what it is said to be: a stage cannot read it.
-    BadBody,
-    /// The receiver's connection broke.
-    Write,
-}
 
 /// One direction of an exchange or tunnel.
 pub(crate) struct Pump {
@@ -491,7 +475,7 @@ impl Pump {
             stages.trailers(trailers.cloned());
         }
         stages.feed(std::mem::replace(buffer, Buffer::nothing()), is_last, pool);
-        let pulled = stages.pull(pool).map_err(|_| PumpFault::BadBody)?;
+        let pulled = stages.pull(pool)?;
         *buffer = pulled.buffer;
         self.encode_pulled(buffer, pulled.is_done, pool)
     }
@@ -499,7 +483,7 @@ impl Pump {
     /// Encodes more of what is in the stages.
     fn pull(&mut self, pool: &BufferPool) -> Result<(), PumpFault> {
         let Some(stages) = &mut self.stages else { return Ok(()) };
-        let Pulled { mut buffer, is_done } = stages.pull(pool).map_err(|_| PumpFault::BadBody)?;
+        let Pulled { mut buffer, is_done } = stages.pull(pool)?;
         self.encode_pulled(&mut buffer, is_done, pool)?;
         self.send(buffer, pool);
         Ok(())
@@ -508,7 +492,7 @@ impl Pump {
     /// Encodes what the stages hold back, as the sender is silent. False: they hold back nothing.
     fn flush_stages(&mut self, pool: &BufferPool) -> Result<bool, PumpFault> {
         let Some(stages) = &mut self.stages else { return Ok(false) };
-        let Some(mut buffer) = stages.flush(pool).map_err(|_| PumpFault::BadBody)? else { return Ok(false) };
+        let Some(mut buffer) = stages.flush(pool)? else { return Ok(false) };
         let has_bytes = !buffer.is_empty();
         self.encode(&mut buffer, None, false, pool)?;
         self.send(buffer, pool);

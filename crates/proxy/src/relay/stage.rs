@@ -1,7 +1,7 @@
 //! What a body passes between the sender's framing and the receiver's.
 
 use model::fields::Fields;
-use plan::filter::{BadBody, Coder, Stage, Tap, Turning};
+use plan::filter::{BadBody, Coder, Extent, Stage, Tap, Turning};
 
 use crate::buffer::{Buffer, BufferPool};
 
@@ -24,6 +24,8 @@ pub(crate) struct Stages {
     /// There is something to pull before anything is fed.
     has_more: bool,
     out_bytes: u64,
+    /// Bytes that the head says are still to come out.
+    owed: Option<u64>,
 }
 
 /// A coder, with the taps behind it.
@@ -54,8 +56,8 @@ struct Got {
 }
 
 impl Stages {
-    /// `None` where there are no stages. `flushes`: the receiver is to get all that the sender has sent, whenever it is silent.
-    pub(crate) fn new(stages: Vec<Stage>, flushes: bool) -> Option<Box<Self>> {
+    /// `None` where there are no stages. `promised`: how long the body is behind them, as the head says. `flushes`: the receiver is to get all that the sender has sent, whenever it is silent.
+    pub(crate) fn new(stages: Vec<Stage>, promised: Extent, flushes: bool) -> Option<Box<Self>> {
         if stages.is_empty() {
             return None;
         }
@@ -77,7 +79,11 @@ impl Stages {
         }
         let (passed, trailers) = (None, None);
         let (is_over, holds_back, has_more) = (false, false, false);
-        Some(Box::new(Self { taps, links, passed, is_over, trailers, flushes, holds_back, has_more, out_bytes: 0 }))
+        let (out_bytes, owed) = match promised {
+            Extent::Known(length) => (0, Some(length)),
+            Extent::Absent | Extent::Unknown => (0, None),
+        };
+        Some(Box::new(Self { taps, links, passed, is_over, trailers, flushes, holds_back, has_more, out_bytes, owed }))
     }
 
     /// Takes the next bytes of the body, unframed. To be called when nothing more can be pulled.
@@ -167,8 +173,19 @@ impl Stages {
             buffer.filled(got.written);
             Pulled { buffer, is_done: got.is_done }
         };
+        if let Err(bad) = self.keep_promise(pulled.buffer.len() as u64, pulled.is_done) {
+            pool.give(pulled.buffer);
+            return Err(bad);
+        }
         self.out_bytes += pulled.buffer.len() as u64;
         Ok(pulled)
+    }
+
+    /// A body that is longer or shorter than its head says would let the receiver take a part of it for another message.
+    fn keep_promise(&mut self, count: u64, is_done: bool) -> Result<(), BadBody> {
+        let Some(owed) = &mut self.owed else { return Ok(()) };
+        *owed = owed.checked_sub(count).ok_or(BadBody::Malformed)?;
+        if is_done && *owed > 0 { Err(BadBody::Malformed) } else { Ok(()) }
     }
 }
 
@@ -184,7 +201,7 @@ impl Link {
         let coded = self.coder.code(input, room, turning)?;
         if coded.read == 0 && coded.written == 0 && !coded.is_done && (turning != Turning::More || !input.is_empty()) {
             // It would stay so.
-            return Err(BadBody);
+            return Err(BadBody::Malformed);
         }
         if let Some(buffer) = &mut self.input {
             buffer.advance(coded.read);
@@ -283,7 +300,7 @@ mod tests {
                     self.held = None;
                 }
                 match input.get(coded.read) {
-                    Some(b'!') => return Err(BadBody),
+                    Some(b'!') => return Err(BadBody::Malformed),
                     Some(byte) if self.held.is_none() => {
                         (self.held, self.left) = (Some(*byte), self.times);
                         coded.read += 1;
@@ -336,7 +353,7 @@ mod tests {
         let seen = [&before, &between, &behind].map(|tap| Rc::clone(&tap.0));
         let tap = |tap: Seen| Stage::Tap(Box::new(tap));
         let list = vec![tap(before), Repeat::stage(2), tap(between), Repeat::stage(3), tap(behind)];
-        let mut stages = Stages::new(list, true).expect("there are some");
+        let mut stages = Stages::new(list, Extent::Unknown, true).expect("there are some");
         stages.feed(buffer(b"ab", &pool), false, &pool);
         let (first, is_done) = pulled(&mut stages, &pool);
         assert!(!is_done);
@@ -352,14 +369,15 @@ mod tests {
     #[test]
     fn what_is_held_back_comes_out_when_the_sender_is_silent_and_only_once() {
         let pool = BufferPool::default();
-        let mut stages = Stages::new(vec![Repeat::stage(1), Repeat::stage(1)], true).expect("there are some");
+        let mut stages =
+            Stages::new(vec![Repeat::stage(1), Repeat::stage(1)], Extent::Unknown, true).expect("there are some");
         assert!(stages.flush(&pool).expect("it is good").is_none(), "nothing is there");
         stages.feed(buffer(b"xyz", &pool), false, &pool);
         let (first, _) = pulled(&mut stages, &pool);
         let flushed = stages.flush(&pool).expect("it is good").expect("some was held back");
         assert_eq!([&first, flushed.data()].concat(), b"xyz");
         assert!(stages.flush(&pool).expect("it is good").is_none());
-        let mut patient = Stages::new(vec![Repeat::stage(1)], false).expect("there is one");
+        let mut patient = Stages::new(vec![Repeat::stage(1)], Extent::Unknown, false).expect("there is one");
         patient.feed(buffer(b"xyz", &pool), false, &pool);
         assert_eq!(pulled(&mut patient, &pool).0, b"xy");
         assert!(patient.flush(&pool).expect("it is good").is_none(), "its receiver waits for all of it");
@@ -368,11 +386,12 @@ mod tests {
     #[test]
     fn a_body_that_grows_leaves_in_buffers_and_a_bad_one_is_an_error() {
         let pool = BufferPool::default();
-        let mut stages = Stages::new(vec![Repeat::stage(1000), Repeat::stage(100)], true).expect("there are some");
+        let mut stages =
+            Stages::new(vec![Repeat::stage(1000), Repeat::stage(100)], Extent::Unknown, true).expect("there are some");
         stages.feed(buffer(b"0123456789", &pool), true, &pool);
         let (all, is_done) = pulled(&mut stages, &pool);
         assert!(is_done && all.len() == 1_000_000 && all.is_sorted());
-        let mut stages = Stages::new(vec![Repeat::stage(1)], true).expect("there is one");
+        let mut stages = Stages::new(vec![Repeat::stage(1)], Extent::Unknown, true).expect("there is one");
         stages.feed(buffer(b"a!", &pool), false, &pool);
         assert!(stages.pull(&pool).is_err());
         stages.stop(&pool);
@@ -382,13 +401,13 @@ mod tests {
     fn without_a_coder_bytes_stay_in_their_buffer() {
         let (pool, seen) = (BufferPool::default(), Seen::default());
         let told = Rc::clone(&seen.0);
-        let mut stages = Stages::new(vec![Stage::Tap(Box::new(seen))], true).expect("there is one");
+        let mut stages = Stages::new(vec![Stage::Tap(Box::new(seen))], Extent::Unknown, true).expect("there is one");
         let given = buffer(b"body", &pool);
         let place = given.data().as_ptr();
         stages.feed(given, true, &pool);
         let pulled = stages.pull(&pool).expect("it is good");
         assert_eq!((pulled.buffer.data().as_ptr(), pulled.is_done), (place, true));
         assert_eq!(*told.borrow(), (b"body".to_vec(), true));
-        assert!(Stages::new(Vec::new(), true).is_none());
+        assert!(Stages::new(Vec::new(), Extent::Unknown, true).is_none());
     }
 }

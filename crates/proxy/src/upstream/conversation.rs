@@ -199,7 +199,7 @@ impl<'p> Conversation<'p> {
         if let Some(sent) = stream.and_then(MessageStream::take_sent)
             && !exchange.replay.body.as_ref().is_some_and(|body| body.is_held)
         {
-            exchange.replay.keep_sent(sent, exchange.sends_text());
+            exchange.replay.keep_sent(sent, exchange.changes_request_body());
         }
         // Also what was kept after a refusal, when another endpoint has looked at it since.
         exchange.replay.body.take_if(|body| !body.is_held && body.bytes.len() > max);

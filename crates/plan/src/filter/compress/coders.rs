@@ -108,7 +108,7 @@ impl BodyCoder {
     }
 
     fn run(&mut self, input: &[u8], room: &mut [u8], turning: Turning) -> Result<Coded, BadBody> {
-        let engine = self.engine.as_mut().ok_or(BadBody)?;
+        let engine = self.engine.as_mut().ok_or(BadBody::Malformed)?;
         if room.len() >= ROOM_MIN {
             return engine.code(input, room, turning);
         }

@@ -3,8 +3,8 @@
 //! Memory of each is bounded whatever the body: windows are 32 KiB (gzip), 256 KiB (br) and 512 KiB (zstd, far below the 8 MiB that RFC
 //! 9659 section 3 allows), and the tables of zstd are capped, which would otherwise take up to 80 MiB at high levels.
 
-use brotli::enc::StandardAlloc;
-use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct};
+use brotlic::encode::BrotliOperation;
+use brotlic::{BrotliEncoder, BrotliEncoderOptions, Quality, WindowSize};
 use flate2::{Compress, Compression, FlushCompress, Status};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use super::super::{BadBody, Coded, Turning};
 /// Room that every call of an engine gets. With six bytes or fewer zlib would write empty blocks without end when it is flushed.
 pub(super) const ROOM_MIN: usize = 64;
 
-const BROTLI_WINDOW_BITS: u32 = 18;
+const BROTLI_WINDOW_BITS: u8 = 18;
 /// Beyond this, brotli chooses tables of several MiB.
 const BROTLI_HINT_MAX: u64 = 512 << 10;
 const ZSTD_WINDOW_BITS: u32 = 19;
@@ -57,7 +57,8 @@ impl Algorithm {
 pub(super) enum Engine {
     Gzip(Compress),
     Zstd(CCtx<'static>),
-    Br(Box<BrotliEncoderStateStruct<StandardAlloc>>),
+    /// Made for each body, at this level.
+    Br(u8, Option<BrotliEncoder>),
 }
 
 impl Engine {
@@ -66,12 +67,7 @@ impl Engine {
         match algorithm {
             Algorithm::Gzip => Some(Self::Gzip(Compress::new_gzip(Compression::new(level.into()), 15))),
             Algorithm::Zstd => zstd(level).map(Self::Zstd),
-            Algorithm::Br => {
-                let mut state = Box::new(BrotliEncoderStateStruct::new(StandardAlloc::default()));
-                state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, level.into());
-                state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, BROTLI_WINDOW_BITS);
-                Some(Self::Br(state))
-            }
+            Algorithm::Br => Some(Self::Br(level, None)),
         }
     }
 
@@ -83,9 +79,9 @@ impl Engine {
                 // The length makes the tables fit a small body. A body that breaks its promise is an error of `code`.
                 return state.reset(ResetDirective::SessionOnly).is_ok() && state.set_pledged_src_size(length).is_ok();
             }
-            Self::Br(state) => {
-                let hint = length.unwrap_or(BROTLI_HINT_MAX).clamp(1, BROTLI_HINT_MAX) as u32;
-                return state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_SIZE_HINT, hint);
+            Self::Br(level, state) => {
+                *state = brotli(*level, length);
+                return state.is_some();
             }
         }
         true
@@ -96,7 +92,9 @@ impl Engine {
         match self {
             Self::Gzip(state) => gzip_code(state, input, room, turning),
             Self::Zstd(state) => zstd_code(state, input, room, turning),
-            Self::Br(state) => brotli_code(state, input, room, turning),
+            Self::Br(_, Some(state)) => brotli_code(state, input, room, turning),
+            // It was not begun.
+            Self::Br(_, None) => Err(BadBody::Malformed),
         }
     }
 }
@@ -108,7 +106,7 @@ fn gzip_code(state: &mut Compress, input: &[u8], room: &mut [u8], turning: Turni
         Turning::End => FlushCompress::Finish,
     };
     let before = (state.total_in(), state.total_out());
-    let status = state.compress(input, room, flush).map_err(|_| BadBody)?;
+    let status = state.compress(input, room, flush).map_err(|_| BadBody::Malformed)?;
     let (read, written) = ((state.total_in() - before.0) as usize, (state.total_out() - before.1) as usize);
     let is_done = match turning {
         Turning::More => false,
@@ -135,53 +133,48 @@ fn zstd_code(state: &mut CCtx<'_>, input: &[u8], room: &mut [u8], turning: Turni
         Turning::End => ZSTD_EndDirective::ZSTD_e_end,
     };
     let (mut from, mut to) = (InBuffer::around(input), OutBuffer::around(room));
-    let left = state.compress_stream2(&mut to, &mut from, directive).map_err(|_| BadBody)?;
+    let left = state.compress_stream2(&mut to, &mut from, directive).map_err(|_| BadBody::Malformed)?;
     let is_done = turning != Turning::More && left == 0;
     Ok(Coded { read: from.pos(), written: to.pos(), is_done })
 }
 
-type Brotli = BrotliEncoderStateStruct<StandardAlloc>;
+fn brotli(level: u8, length: Option<u64>) -> Option<BrotliEncoder> {
+    let hint = length.unwrap_or(BROTLI_HINT_MAX).clamp(1, BROTLI_HINT_MAX) as u32;
+    let (quality, window) = (Quality::new(level).ok()?, WindowSize::new(BROTLI_WINDOW_BITS).ok()?);
+    BrotliEncoderOptions::new().quality(quality).window_size(window).size_hint(hint).build().ok()
+}
 
-fn brotli_code(state: &mut Brotli, input: &[u8], room: &mut [u8], turning: Turning) -> Result<Coded, BadBody> {
+fn brotli_code(state: &mut BrotliEncoder, input: &[u8], room: &mut [u8], turning: Turning) -> Result<Coded, BadBody> {
     let mut coded = Coded::default();
     // While anything of a flush is left inside, it takes no input.
-    if state.has_more_output() {
-        brotli_step(state, BrotliEncoderOperation::BROTLI_OPERATION_PROCESS, &[], room, &mut coded)?;
+    if state.has_output() {
+        brotli_step(state, BrotliOperation::Process, &[], room, &mut coded)?;
     }
     if coded.written < room.len() {
         let operation = match turning {
-            Turning::More => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
-            Turning::Flush => BrotliEncoderOperation::BROTLI_OPERATION_FLUSH,
-            Turning::End => BrotliEncoderOperation::BROTLI_OPERATION_FINISH,
+            Turning::More => BrotliOperation::Process,
+            Turning::Flush => BrotliOperation::Flush,
+            Turning::End => BrotliOperation::Finish,
         };
         brotli_step(state, operation, input, room, &mut coded)?;
     }
     coded.is_done = match turning {
         Turning::More => false,
-        Turning::Flush => coded.read == input.len() && coded.written < room.len() && !state.has_more_output(),
+        Turning::Flush => coded.read == input.len() && coded.written < room.len() && !state.has_output(),
         Turning::End => state.is_finished(),
     };
     Ok(coded)
 }
 
 fn brotli_step(
-    state: &mut Brotli,
-    operation: BrotliEncoderOperation,
+    state: &mut BrotliEncoder,
+    operation: BrotliOperation,
     input: &[u8],
     room: &mut [u8],
     coded: &mut Coded,
 ) -> Result<(), BadBody> {
-    let (mut input_left, mut room_left) = (input.len(), room.len() - coded.written);
-    let is_good = state.compress_stream(
-        operation,
-        &mut input_left,
-        input,
-        &mut coded.read,
-        &mut room_left,
-        room,
-        &mut coded.written,
-        &mut None,
-        &mut |_, _, _, _| (),
-    );
-    if is_good { Ok(()) } else { Err(BadBody) }
+    let done = state.compress(input, &mut room[coded.written..], operation).map_err(|_| BadBody::Malformed)?;
+    coded.read += done.bytes_read;
+    coded.written += done.bytes_written;
+    Ok(())
 }

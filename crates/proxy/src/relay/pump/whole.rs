@@ -2,9 +2,10 @@
 
 use std::task::{Context as TaskContext, Poll, ready};
 
-use super::{Pump, PumpFault};
+use super::Pump;
 use crate::buffer::BufferPool;
 use crate::io::Io;
+use crate::relay::PumpFault;
 
 impl Pump {
     /// Reads the body to its end and throws it away, unless it turns out to be longer than `max`. Ready with whether all of it is read,

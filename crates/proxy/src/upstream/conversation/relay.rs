@@ -8,14 +8,14 @@ use model::limits::{BUFFER_BYTES, DISCARD_PATIENCE, DISCARDED_BYTES_MAX};
 use model::{Fault, Known, LocalResponse, Version};
 use plan::filter::ResponseSource;
 use wire::authentication::Bond;
-use wire::http1::{Framing, ResponseParsed, SendResponse};
+use wire::http1::{Framing, ResponseParsed};
 
 use super::Conversation;
 use crate::answer;
 use crate::connection::Next;
 use crate::exchange::{Exchange, fields_of, next_after};
 use crate::relay::{BodyWriter, Pump, PumpFault};
-use crate::respond::begin_response;
+use crate::respond::{self, Response};
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker_plan::EndpointLocal;
 
@@ -29,24 +29,15 @@ impl<'p> Conversation<'p> {
         let web = exchange.bridge_to_web();
         fit_for_client(exchange);
         let (stages, framing) = exchange.stages_of_response(parsed.framing, web);
-        let worker = exchange.worker;
-        let to = exchange.incoming.head.version;
-        let has_end = framing != Framing::UntilClose || to > Version::Http10;
-        let framing = match framing {
-            Framing::Chunked | Framing::UntilClose if to == Version::Http10 => Framing::UntilClose,
-            Framing::UntilClose => Framing::Chunked,
-            other => other,
-        };
         // A request that is not read whole leaves the connection in the middle of a message.
-        let keeps_alive =
-            exchange.client_keeps_alive() && has_end && framing != Framing::UntilClose && self.upload.is_read();
-        let how = SendResponse { framing, to, keep_alive: keeps_alive, upgrade: false };
+        let keeps_alive = exchange.client_keeps_alive() && self.upload.is_read();
+        let response = Response::new(exchange, framing, keeps_alive);
+        let keeps_alive = response.keeps_alive;
         let upstream = self.upstream.as_mut().ok_or(Fault::BadResponse)?;
         if let Some(stream) = upstream.io.message() {
             stream.forget_sent();
         }
-        let writer = BodyWriter::new(framing, &exchange.connection.io);
-        let mut download = Pump::new(parsed.framing, &upstream.io, writer);
+        let mut download = Pump::new(parsed.framing, &upstream.io, response.writer(exchange));
         if parsed.framing == Framing::Chunked || upstream.io.is_message() {
             exchange.thin_response(&mut download);
         }
@@ -54,22 +45,8 @@ impl<'p> Conversation<'p> {
         if next_after(exchange, keeps_alive, self.upload.is_read()) == Next::Close {
             download.close_after();
         }
-        {
-            let mut head = worker.scratch.borrow_mut();
-            head.clear();
-            let buffers = &worker.buffers;
-            let first = self.inbound.take().unwrap_or_else(|| buffers.take());
-            if exchange.connection.io.is_message() {
-                // On a stream the head leaves at once. A body that is bad from its beginning must be known before.
-                download.begin(b"", first, buffers).map_err(|_| Fault::BadResponse)?;
-                begin_response(exchange, &how, &mut head)?;
-            } else {
-                begin_response(exchange, &how, &mut head)?;
-                download.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
-            }
-        }
-        exchange.told.status = exchange.response().status;
-        exchange.told.ends_by_close = framing == Framing::UntilClose;
+        let first = self.inbound.take().unwrap_or_else(|| exchange.worker.buffers.take());
+        respond::begin(exchange, &mut download, (first, &response))?;
         self.download = Some(download);
         self.keeps_alive = parsed.keep_alive && parsed.framing != Framing::UntilClose;
         self.move_response(exchange).await?;

@@ -8,7 +8,7 @@ use super::Conversation;
 use crate::connection::Next;
 use crate::exchange::Exchange;
 use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
-use crate::respond::begin_response;
+use crate::respond::begin_head;
 
 impl<'p> Conversation<'p> {
     /// After `101 Switching Protocols`: bytes both ways until both sides have ended.
@@ -24,7 +24,7 @@ impl<'p> Conversation<'p> {
             let worker = exchange.worker;
             let mut head = worker.scratch.borrow_mut();
             head.clear();
-            begin_response(exchange, &how, &mut head)?;
+            begin_head(exchange, &how, &mut head)?;
             let first = self.inbound.take().unwrap_or_else(|| buffers.take());
             down.begin(&head, first, buffers).map_err(|_| Fault::BadResponse)?;
             if let Some(early) = self.upload.take_leftover().or_else(|| exchange.connection.received.take()) {

@@ -183,7 +183,7 @@ fn a_body_that_is_not_as_long_as_it_said_is_bad_or_whole() {
             let mut room = [0; 200];
             match coder.code(&b"0123456789"[..sent], &mut room, Turning::End) {
                 Ok(coded) => assert_eq!(decoded(algorithm, &room[..coded.written]).len(), sent),
-                Err(BadBody) => assert_eq!(algorithm, Algorithm::Zstd),
+                Err(_) => assert_eq!(algorithm, Algorithm::Zstd),
             }
         }
     }

@@ -1,12 +1,12 @@
-//! What heads say of coding a body, and what they say once it is coded.
+//! What heads say of coded bodies (RFC 9110 section 8.4), before and after a filter codes or decodes one.
 
 use std::sync::Arc;
 
 use model::fields::Fields;
 use model::{FieldName, Issue, Known, Method, RequestHead, ResponseHead, Version};
 
-use super::super::Extent;
-use super::types::Types;
+use super::Extent;
+use super::quality::weight;
 
 /// Names of the fields that are looked at.
 pub(super) struct Names {
@@ -44,17 +44,39 @@ impl Names {
     }
 
     /// Whether status and fields of a response let its body be coded, for clients that accept it.
+    pub(super) fn may_code(&self, head: &ResponseHead, request: &RequestHead) -> bool {
+        self.may_change(head, request) && head.fields.all(&self.content_encoding).all(is_identity)
+    }
+
+    /// Whether status and fields of a response let its body be coded or decoded.
     pub(super) fn may_change(&self, head: &ResponseHead, request: &RequestHead) -> bool {
         // 1xx, 204 and 205 have no body, 206 is a part of one, and after CONNECT and 101 there is a tunnel.
         let is_whole = (200..600).contains(&head.status) && !matches!(head.status, 204..=206);
-        is_whole
-            && request.received_method() != Method::Connect
-            && head.fields.get(&self.content_range).is_none()
-            && head.fields.all(&self.content_encoding).all(is_identity)
-            // RFC 9111 section 5.2.2.6.
-            && !self.forbids_transformation(&head.fields)
-            // What the sender has signed stays as it is: without its digest a client could not verify what it asked to.
-            && self.digests.iter().all(|name| head.fields.get(name).is_none())
+        is_whole && request.received_method() != Method::Connect && self.may_change_body(&head.fields)
+    }
+
+    /// Whether the fields of a message let its body be coded or decoded.
+    pub(super) fn may_change_body(&self, fields: &Fields) -> bool {
+        fields.get(&self.content_range).is_none()
+            // RFC 9111 sections 5.2.1.6 and 5.2.2.6.
+            && !self.forbids_transformation(fields)
+            // What the sender has signed stays as it is: without its digest a receiver could not verify what it asked to.
+            && self.digests.iter().all(|name| fields.get(name).is_none())
+    }
+
+    /// The coding of a body, if it has exactly one.
+    pub(super) fn coding<'a>(&'a self, fields: &'a Fields) -> Option<&'a [u8]> {
+        let is_coding = |member: &&[u8]| !member.is_empty() && !member.eq_ignore_ascii_case(b"identity");
+        let mut codings = fields.all(&self.content_encoding).flat_map(members).filter(is_coding);
+        codings.next().filter(|_| codings.next().is_none())
+    }
+
+    /// The fields of a message whose body is decoded.
+    pub(super) fn decoded(&self, fields: &mut Fields, scratch: &mut Vec<u8>) {
+        fields.remove_known(Known::ContentLength);
+        fields.remove(&self.content_encoding);
+        fields.remove(&self.accept_ranges);
+        self.weaken(fields, scratch);
     }
 
     /// Whether the request allows coding at all. HTTP/1.0 has no way to say how long a coded body is, but to close.
@@ -63,6 +85,21 @@ impl Names {
             && request.fields.get(&self.range).is_none()
             // RFC 9111 section 5.2.1.6.
             && !self.forbids_transformation(&request.fields)
+    }
+
+    /// Whether a client says that it accepts this coding. One that says nothing may not know it.
+    pub(super) fn accepts(&self, fields: &Fields, coding: &[u8]) -> bool {
+        let mut others = false;
+        for member in fields.all(&self.accept_encoding).flat_map(members) {
+            let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+            let name = parts.next().unwrap_or_default();
+            let is_accepted = parts.next().is_none_or(|parameter| weight(parameter).is_some_and(|weight| weight > 0));
+            if is_same(name, coding) {
+                return is_accepted;
+            }
+            others |= name == b"*" && is_accepted;
+        }
+        others
     }
 
     fn forbids_transformation(&self, fields: &Fields) -> bool {
@@ -112,10 +149,10 @@ impl Names {
         fields.set(&self.etag, scratch);
     }
 
-    /// Whether a body is of one of these types.
-    pub(super) fn is_of(&self, types: &Types, head: &ResponseHead, request: &RequestHead) -> bool {
+    /// Whether a body is of a type that `is_it` takes.
+    pub(super) fn is_of(&self, is_it: impl FnOnce(&[u8]) -> bool, head: &ResponseHead, request: &RequestHead) -> bool {
         match head.fields.get(&self.content_type) {
-            Some(content_type) => types.hold(content_type),
+            Some(content_type) => is_it(content_type),
             // A 304 mostly does not say its type (RFC 9110 section 15.4.5). What the client holds does.
             None => head.status == 304 && self.holds_weakened(&head.fields, request),
         }
@@ -136,6 +173,15 @@ pub(super) fn length(fields: &Fields, extent: Extent) -> Option<u64> {
         Extent::Unknown => None,
         Extent::Absent => std::str::from_utf8(fields.get_known(Known::ContentLength)?).ok()?.parse().ok(),
     }
+}
+
+/// Whether two tokens name one coding: `x-gzip` is `gzip` (RFC 9110 section 8.4.1.3).
+pub(super) fn is_same(name: &[u8], coding: &[u8]) -> bool {
+    plain(name).eq_ignore_ascii_case(plain(coding))
+}
+
+fn plain(coding: &[u8]) -> &[u8] {
+    if coding.eq_ignore_ascii_case(b"x-gzip") { b"gzip" } else { coding }
 }
 
 fn is_identity(value: &[u8]) -> bool {
