@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 
 use crate::bound::{Bound, Opened};
 use crate::connection::{Connection, ConnectionFacts};
-use crate::datagram::Port;
+use crate::datagram;
 use crate::downstream;
 use crate::downstream::http1::Over;
 use crate::http3::{self, Keys};
@@ -53,7 +53,7 @@ pub(crate) struct Accepting {
 /// Where connections or datagrams are taken.
 enum Taking {
     Streams(Rc<Acceptor>),
-    Datagrams(Rc<Port>),
+    Datagrams(Rc<datagram::Socket>),
     Quic(Rc<http3::Socket>),
 }
 
@@ -71,7 +71,7 @@ impl Accepting {
                 Some(Taking::Quic(port))
             }
             (Transport::Datagram | Transport::Quic, _) => {
-                let port = Port::new(worker, socket.into(), (handle.clone(), beside))?;
+                let port = datagram::Socket::open(worker, socket.into(), (handle.clone(), beside))?;
                 let kept = port.clone();
                 let (waker, done) = (waker.clone(), done.clone());
                 tokio::task::spawn_local(async move {
@@ -159,7 +159,7 @@ impl Accepting {
     }
 
     /// The socket of datagrams that are passed on.
-    pub(crate) fn datagrams(&self) -> Option<Rc<Port>> {
+    pub(crate) fn datagrams(&self) -> Option<Rc<datagram::Socket>> {
         match &*self.socket.borrow() {
             Some(Taking::Datagrams(port)) => Some(port.clone()),
             _ => None,

@@ -81,7 +81,7 @@ fn remember_quic(running: &Running, (name, bound): (&Name, &Bound), port: &Rc<So
 
 /// Remembers a port of UDP whose listener has gone. It is read no more, but its flows wait for the last of their answers, and hold its
 /// address meanwhile.
-fn remember_flows(running: &Running, address: &Address, port: &Rc<datagram::Port>) {
+fn remember_flows(running: &Running, address: &Address, port: &Rc<datagram::Socket>) {
     let mut left = running.left_flows.borrow_mut();
     left.retain(|(_, port)| port.strong_count() > 0);
     left.push((address.clone(), Rc::downgrade(port)));

@@ -39,7 +39,7 @@ pub(crate) struct Running {
     /// QUIC sockets whose listener is gone.
     pub retired: RefCell<Vec<Retired>>,
     /// UDP sockets whose listener is gone, as long as they have flows, and their addresses.
-    pub left_flows: RefCell<Vec<(Address, Weak<datagram::Port>)>>,
+    pub left_flows: RefCell<Vec<(Address, Weak<datagram::Socket>)>>,
     /// Sockets at which nothing is taken yet, while another process may still do that.
     held: RefCell<Option<Vec<Opened>>>,
     /// The program is ending: no listener begins any more.
