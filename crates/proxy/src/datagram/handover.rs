@@ -1,4 +1,4 @@
-//! Datagrams between this process and the one before or after it ([`crate::past`]).
+//! Datagrams between this process and its predecessor or successor ([`crate::predecessor`]).
 
 use std::future::poll_fn;
 use std::io;
@@ -12,32 +12,32 @@ use socket2::SockRef;
 
 use super::route::Source;
 use super::socket::Socket;
-use crate::past::{self, Beside, End, Fate, Message, Past, Says};
+use crate::predecessor::{self, End, Fate, Message, Predecessor, PredecessorLink, Says};
 use crate::sys::{Batch, Envelope};
 
 impl Socket {
-    /// Listens to the process before, if there is one.
+    /// Listens to the predecessor, if there is one.
     ///
     /// # Errors
     /// A way to it cannot be waited for.
     pub(super) fn hear_predecessor(self: &Rc<Self>) -> io::Result<()> {
-        if let Some(Beside { past, port, ports }) = &self.beside {
-            for (other, end) in past.ends(*port, *ports) {
-                tokio::task::spawn_local(self.clone().hear(past.clone(), other, end?));
+        if let Some(PredecessorLink { predecessor, number, sockets }) = &self.predecessor {
+            for (other, end) in predecessor.ends(*number, *sockets) {
+                tokio::task::spawn_local(self.clone().hear(predecessor.clone(), other, end?));
             }
         }
         Ok(())
     }
 
-    /// Reads from the process before which of its flows are over, and what it gives back.
-    async fn hear(self: Rc<Self>, past: Arc<Past>, other: u32, mut end: End) {
+    /// Reads from the predecessor which of its flows are over, and what it gives back.
+    async fn hear(self: Rc<Self>, predecessor: Arc<Predecessor>, other: u32, mut end: End) {
         poll_fn(|cx| {
             loop {
                 match end.poll(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(None) => return Poll::Ready(()),
                     Poll::Ready(Some(message)) => {
-                        past.forget(&message.envelope);
+                        predecessor.forget(&message.envelope);
                         if self.is_paused.get() {
                             self.tell_successor(&message);
                         } else if message.says == Says::Back {
@@ -48,37 +48,37 @@ impl Socket {
             }
         })
         .await;
-        past.forget_all(other);
+        predecessor.forget_all(other);
     }
 
-    /// Returns the number of the socket of the process before that has a flow of this client.
+    /// Returns the number of the socket of the predecessor that has a flow of this client.
     pub(super) fn predecessor_of(&self, envelope: &Envelope) -> Option<u32> {
-        self.beside.as_ref().and_then(|beside| beside.past.port_of(envelope))
+        self.predecessor.as_ref().and_then(|link| link.predecessor.socket_of(envelope))
     }
 
-    /// Passes datagrams of a client on to the process before. Returns how many are on their way, or dropped; if that process is
+    /// Passes datagrams of a client on to the predecessor. Returns how many are on their way, or dropped; if that process is
     /// gone, its flows are forgotten and the rest is for this one.
-    pub(super) fn pass_back(&self, port: u32, envelope: Envelope, batch: &Batch, places: Range<usize>) -> usize {
-        let Some(Beside { past, .. }) = &self.beside else { return 0 };
+    pub(super) fn pass_back(&self, socket: u32, envelope: Envelope, batch: &Batch, places: Range<usize>) -> usize {
+        let Some(PredecessorLink { predecessor, .. }) = &self.predecessor else { return 0 };
         let mut scratch = self.scratch.borrow_mut();
         for place in places.clone() {
             let message = Message { says: Says::Passed, envelope, ecn: 0, bytes: batch.bytes(place) };
-            if past.pass(port as usize, &message, &mut scratch) == Fate::Ours {
-                past.forget_all(port);
+            if predecessor.pass(socket as usize, &message, &mut scratch) == Fate::Ours {
+                predecessor.forget_all(socket);
                 return place - places.start;
             }
         }
         places.len()
     }
 
-    /// Passes one datagram on to the process before. Returns `false` if that is gone.
-    pub(super) fn pass_one_back(&self, port: u32, envelope: Envelope, bytes: &[u8]) -> bool {
-        let Some(Beside { past, .. }) = &self.beside else { return false };
+    /// Passes one datagram on to the predecessor. Returns `false` if that is gone.
+    pub(super) fn pass_one_back(&self, socket: u32, envelope: Envelope, bytes: &[u8]) -> bool {
+        let Some(PredecessorLink { predecessor, .. }) = &self.predecessor else { return false };
         let message = Message { says: Says::Passed, envelope, ecn: 0, bytes };
-        past.pass(port as usize, &message, &mut self.scratch.borrow_mut()) != Fate::Ours
+        predecessor.pass(socket as usize, &message, &mut self.scratch.borrow_mut()) != Fate::Ours
     }
 
-    /// Takes what the process after this one passes on.
+    /// Takes what the successor passes on.
     async fn take_handed(self: Rc<Self>, mut end: End) {
         poll_fn(|cx| {
             loop {
@@ -94,12 +94,12 @@ impl Socket {
         .await;
     }
 
-    /// Gives a datagram back to the process after this one, which may begin a flow for it.
+    /// Gives a datagram back to the successor, which may begin a flow for it.
     pub(super) fn give_back(&self, envelope: Envelope, bytes: &[u8]) {
         self.tell_successor(&Message { says: Says::Back, envelope, ecn: 0, bytes });
     }
 
-    /// Reports to the process after this one that a flow is over.
+    /// Reports to the successor that a flow is over.
     pub(super) fn report_over(&self, envelope: Envelope) {
         self.tell_successor(&Message { says: Says::Over, envelope, ecn: 0, bytes: b"" });
     }
@@ -117,7 +117,7 @@ impl Socket {
     /// # Errors
     /// No descriptors are left.
     pub(crate) fn open_way(&self) -> io::Result<OwnedFd> {
-        let (ours, theirs) = past::way()?;
+        let (ours, theirs) = predecessor::way()?;
         *self.said.borrow_mut() = Some(ours.duplicate()?);
         *self.handed.borrow_mut() = Some(ours);
         Ok(theirs)
@@ -138,7 +138,7 @@ impl Socket {
         }
         let flows = self.flows.borrow();
         let own = flows.iter().filter(|(_, flow)| !flow.is_over.get()).map(|(envelope, _)| *envelope);
-        let before = self.beside.as_ref().map(|beside| beside.past.flows_of(beside.port, beside.ports));
+        let before = self.predecessor.as_ref().map(|link| link.predecessor.flows_of(link.number, link.sockets));
         own.chain(before.unwrap_or_default()).collect()
     }
 }

@@ -21,7 +21,7 @@ use super::receive::{BATCHES_PER_TURN_MAX, take};
 use super::route::{Destination, Source, destination};
 use super::socket::Socket;
 use crate::connection::ConnectionFacts;
-use crate::past::Beside;
+use crate::predecessor::PredecessorLink;
 use crate::registry::ListenerHandle;
 use crate::sys::{Batch, Envelope};
 use crate::worker::Worker;
@@ -38,9 +38,9 @@ impl Socket {
     pub(crate) fn open(
         worker: &Rc<Worker>,
         socket: std::net::UdpSocket,
-        (handle, beside): (Rc<ListenerHandle>, Option<Beside>),
+        (handle, predecessor): (Rc<ListenerHandle>, Option<PredecessorLink>),
     ) -> io::Result<Rc<Self>> {
-        let socket = Self::new(worker, socket, (handle, beside))?;
+        let socket = Self::new(worker, socket, (handle, predecessor))?;
         socket.hear_predecessor()?;
         Ok(socket)
     }

@@ -17,7 +17,7 @@
 //! | `route.rs` | decides where a datagram goes, without I/O |
 //! | `flow.rs` | a client with its endpoint, and the way there |
 //! | `flow_task.rs` | the task of a flow: answers, its end, its record |
-//! | `handover.rs` | datagrams between this process and the one before or after it |
+//! | `handover.rs` | datagrams between this process and its predecessor or successor |
 //! | `socket.rs` | the socket, and all that these share |
 
 mod flow;

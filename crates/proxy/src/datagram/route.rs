@@ -5,9 +5,9 @@
 pub(super) enum Source {
     /// The client.
     Client,
-    /// The process before, which gives back what came for a flow that it no longer has.
+    /// The predecessor, which gives back what came for a flow that it no longer has.
     Predecessor,
-    /// The process after, which reads the socket and passes on what may belong to flows of this one.
+    /// The successor, which reads the socket and passes on what may belong to flows of this one.
     Successor,
 }
 
@@ -16,11 +16,11 @@ pub(super) enum Source {
 pub(super) enum Destination {
     /// To the endpoint of the client's flow.
     Flow,
-    /// To the process before, by the way of the socket of this number.
+    /// To the predecessor, by the way of the socket of this number.
     Predecessor(u32),
     /// To a flow that begins with it.
     NewFlow,
-    /// Back to the process after, which may begin a flow for it.
+    /// Back to the successor, which may begin a flow for it.
     Successor,
 }
 

@@ -17,7 +17,7 @@ use tokio::net::UdpSocket;
 use super::flow::Flow;
 use super::refusals::Refusals;
 use crate::listen;
-use crate::past::{Beside, End};
+use crate::predecessor::{End, PredecessorLink};
 use crate::registry::ListenerHandle;
 use crate::sys::{self, Batch, Envelope, tell_destinations};
 use crate::worker::Worker;
@@ -34,8 +34,8 @@ pub(crate) struct Socket {
     /// Where datagrams lie while they are passed on, which takes no time.
     pub(super) batch: RefCell<Batch>,
     pub(super) refusals: Refusals,
-    /// Flows of the process before.
-    pub(super) beside: Option<Beside>,
+    /// Has flows of its own, which this socket passes datagrams on to.
+    pub(super) predecessor: Option<PredecessorLink>,
     /// Another process reads the socket.
     pub(super) is_paused: Cell<bool>,
     /// The way by which it passes on what is for flows of this one.
@@ -53,7 +53,7 @@ impl Socket {
     pub(super) fn new(
         worker: &Rc<Worker>,
         socket: std::net::UdpSocket,
-        (handle, beside): (Rc<ListenerHandle>, Option<Beside>),
+        (handle, predecessor): (Rc<ListenerHandle>, Option<PredecessorLink>),
     ) -> io::Result<Rc<Self>> {
         let local = socket.local_addr()?;
         if local.ip().is_unspecified() {
@@ -69,7 +69,7 @@ impl Socket {
             flows: RefCell::default(),
             batch: RefCell::new(Batch::new()),
             refusals: Refusals::default(),
-            beside,
+            predecessor,
             is_paused: Cell::new(false),
             handed: RefCell::default(),
             said: RefCell::default(),
@@ -105,7 +105,7 @@ impl Socket {
         self.flows.borrow().values().for_each(|flow| flow.end());
     }
 
-    /// Returns the client's flow if it may go on. Ends one that may not: the client gets another, here or in the process after.
+    /// Returns the client's flow if it may go on. Ends one that may not: the client gets another, here or in the successor.
     pub(super) fn flow_of(&self, envelope: &Envelope) -> Option<Rc<Flow>> {
         let flow = self.flows.borrow().get(envelope).cloned()?;
         if self.is_in_force(&flow) {
