@@ -50,5 +50,5 @@ pub use route::redirect::RedirectPlan;
 pub use route::router::Router;
 pub use route::sni::SniTable;
 pub use route::weighted::WeightedClusters;
-pub use sticky::{Moment, Persistence, Session, TableEstate};
+pub use sticky::{Moment, Persistence, Session, TableHandover};
 pub use twins::Twins;

@@ -178,13 +178,18 @@ mod tests {
             "listener": "web", "transport": "quic", "bind": "127.0.0.1:80", "address": "127.0.0.1:80", "made": [1, 2, 3],
             "descriptors": 1, "ways": 1, "quic": { "ids": [1, 2], "resets": "00", "process": 1 },
         });
-        let past = control::Past { generation: 7, refused: 1, desired: Some(<_>::default()), ..<_>::default() };
+        let handed = control::ConfigurationHandover {
+            generation: 7,
+            refused: 1,
+            desired: Some(<_>::default()),
+            ..<_>::default()
+        };
         let good = json!({
             "sockets": [socket_told, socket_told],
             "secrets": write_secrets(&(tickets, vec![5; 64])),
             "flows": write_flows(&[(("a".into(), Transport::Datagram), 3, vec![1, 255])]),
             "taken": write_taken(&[("a".into(), Transport::Stream)]),
-            "past": serde_json::to_value(past).unwrap(),
+            "past": serde_json::to_value(handed).unwrap(),
         });
         for seed in 0..2_000 {
             let (_seed, mut random, mut told) = (Seed(seed), plan::Random::new(seed), good.clone());
@@ -197,7 +202,7 @@ mod tests {
             assert!(tickets.len() <= 1 && tokens.len() <= 64);
             assert!(read_flows(&told["flows"]).len() <= 1 && read_taken(&told["taken"]).len() <= 1);
             // It is refused, or can be followed.
-            drop(serde_json::from_value::<control::Past>(told["past"].clone()));
+            drop(serde_json::from_value::<control::ConfigurationHandover>(told["past"].clone()));
         }
     }
 

@@ -31,7 +31,7 @@ use crate::hash::FastMap;
 use crate::route::query;
 use cookie::{Dates, Shown, Signer};
 pub(crate) use pinned::Pins;
-pub use table::TableEstate;
+pub use table::TableHandover;
 use table::{Begun, Table, Tick, tenths};
 
 /// The place of an endpoint that is not there.
@@ -286,19 +286,19 @@ impl Persistence {
         Some((table.len(), table.evictions()))
     }
 
-    /// What its table remembers, for another process, and what that knows sessions by. `None`: it has none, or nobody has used
-    /// it yet.
-    pub fn bequeath(&self, now: Instant) -> Option<(String, TableEstate)> {
+    /// Returns what its table remembers, for the successor, and what sessions are known by. Returns `None` if it has no table, or an
+    /// unused one.
+    pub fn hand_over(&self, now: Instant) -> Option<(String, TableHandover)> {
         let By::Table(_, table, bounds) = &self.by else { return None };
-        Some((self.known_by(), table.bequeath(now, idle_of(bounds))?))
+        Some((self.known_by(), table.hand_over(now, idle_of(bounds))?))
     }
 
-    /// Remembers what another process did, if it knew sessions by the same.
-    pub fn inherit(&self, known_by: &str, estate: &TableEstate, now: Instant) {
+    /// Remembers what the predecessor did, if it knew sessions by the same.
+    pub fn inherit(&self, known_by: &str, handed: &TableHandover, now: Instant) {
         if let By::Table(_, table, bounds) = &self.by
             && self.known_by() == known_by
         {
-            table.inherit(estate, now, idle_of(bounds));
+            table.inherit(handed, now, idle_of(bounds));
         }
     }
 
