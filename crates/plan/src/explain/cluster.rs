@@ -3,21 +3,19 @@
 //! The balancer itself is asked, in a rehearsal: a view with the same standings, weights, counts in flight, times and
 //! turns, whose places nobody else sees. The first pick is what would happen now; many more tell the shares.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
+use model::PickReason;
 use model::snapshot::{Balance, HashKey};
-use model::{PickReason, RequestHead};
 use serde::{Deserialize, Serialize};
 
+use super::asked::Asked;
 use super::rules;
-use crate::Moment;
 use crate::balance::{self, Ask, View};
 use crate::cluster::state::{ClusterState, EndpointState};
 use crate::cluster::subset::Subset;
 use crate::cluster::{ClusterPlan, EndpointPlan};
 use crate::health::standing::Roll;
-use crate::plan::RoutePlan;
 
 /// Picks that tell the shares, fewer where there are many endpoints to look at.
 const PICKS: usize = 1_000;
@@ -69,15 +67,6 @@ pub struct EndpointTold {
     pub connections_max: Option<u32>,
     /// Share of requests like this one that it would get, in percent.
     pub share: f64,
-}
-
-/// What a pick goes by.
-pub(super) struct Asked<'a> {
-    /// `None` for a connection.
-    pub head: Option<&'a RequestHead>,
-    pub route: Option<&'a RoutePlan>,
-    pub client: IpAddr,
-    pub at: Moment,
 }
 
 /// Tells about one cluster, which gets `share` percent of what is asked.

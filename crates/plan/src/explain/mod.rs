@@ -3,6 +3,7 @@
 //!
 //! [`explain`] is where it begins. The answer is plain text and numbers, for people and for programs.
 
+mod asked;
 mod cluster;
 mod filters;
 mod question;
@@ -15,6 +16,7 @@ use model::facts::TlsFacts;
 use model::{Facts, Fault, Method, RequestHead, Scheme};
 use serde::{Deserialize, Serialize};
 
+use asked::Asked;
 pub use cluster::{ClusterTold, EndpointTold};
 pub use filters::FilterTold;
 pub use question::Question;
@@ -80,10 +82,10 @@ pub fn explain(
 ) -> Result<Explanation, String> {
     let asked = question.parse()?;
     let listener = asked.listener(plan)?;
-    let told = Told { plan, listener, question, at };
-    if told.is_kept_out() {
+    let subject = Subject { plan, listener, question, at };
+    if subject.is_kept_out() {
         let outcome = Outcome::Close { why: "the listener's `address_list` rejects this address".into() };
-        return Ok(told.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome));
+        return Ok(subject.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome));
     }
     match &listener.target {
         ListenerTarget::Http(router) => {
@@ -93,45 +95,45 @@ pub fn explain(
             let name = asked.host().unwrap_or_default().to_owned();
             let tls =
                 (asked.scheme == Scheme::Https).then(|| TlsFacts { server_name: Some(name), ..TlsFacts::default() });
-            let facts = told.facts(asked.scheme, tls.as_ref());
+            let facts = subject.facts(asked.scheme, tls.as_ref());
             if let Err(fault) = admit(listener, &mut head, &facts) {
                 let none = (Vec::new(), router.routes().len());
-                return Ok(told.explanation(asked.shown(), none, Vec::new(), refused(fault)));
+                return Ok(subject.explanation(asked.shown(), none, Vec::new(), refused(fault)));
             }
             let routes = routes::ask(router, &head, question, &mut scratch);
             let routes_unfit = router.routes().len() - routes.len();
             let taken = routes.iter().find(|route| route.holds).and_then(|told| route_named(plan, &told.name));
             let (filters, outcome) = match taken {
                 None => (Vec::new(), no_route()),
-                Some(route) => told.follow(route, (&mut head, &facts), &mut scratch, chance)?,
+                Some(route) => subject.follow(route, (&mut head, &facts), &mut scratch, chance)?,
             };
-            Ok(told.explanation(asked.shown(), (routes, routes_unfit), filters, outcome))
+            Ok(subject.explanation(asked.shown(), (routes, routes_unfit), filters, outcome))
         }
         ListenerTarget::Tcp(cluster) => {
-            let outcome = Outcome::Forward(vec![told.connection(cluster, chance)]);
-            Ok(told.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome))
+            let outcome = Outcome::Forward(vec![subject.connection(cluster, chance)]);
+            Ok(subject.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome))
         }
         ListenerTarget::Sni(table) => {
             let outcome = match table.find(asked.host()) {
-                Some(cluster) => Outcome::Forward(vec![told.connection(cluster, chance)]),
+                Some(cluster) => Outcome::Forward(vec![subject.connection(cluster, chance)]),
                 None => Outcome::Close {
                     why: "no cluster is configured for this name, nor `otherwise` for other names".into(),
                 },
             };
-            Ok(told.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome))
+            Ok(subject.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome))
         }
     }
 }
 
-/// What everything that is told is about.
-struct Told<'a> {
+/// The subject of an explanation.
+struct Subject<'a> {
     plan: &'a Plan,
     listener: &'a ListenerPlan,
     question: &'a Question,
     at: Moment,
 }
 
-impl Told<'_> {
+impl Subject<'_> {
     /// Whether the client cannot even connect. Where proxies before this one are trusted it is they who do, of whom nothing is asked.
     fn is_kept_out(&self) -> bool {
         let forwarding = self.listener.listener.protocol.http().map(|http| &http.forwarding);
@@ -205,13 +207,13 @@ impl Told<'_> {
         Ok((filters, outcome))
     }
 
-    fn asked<'a>(&self, route: &'a RoutePlan, head: &'a RequestHead) -> cluster::Asked<'a> {
-        cluster::Asked { head: Some(head), route: Some(route), client: self.question.client, at: self.at }
+    fn asked<'a>(&self, route: &'a RoutePlan, head: &'a RequestHead) -> Asked<'a> {
+        Asked { head: Some(head), route: Some(route), client: self.question.client, at: self.at }
     }
 
     /// Where a connection goes that is not looked into.
     fn connection(&self, cluster: &crate::ClusterPlan, chance: &mut dyn FnMut() -> u64) -> ClusterTold {
-        let ask = cluster::Asked { head: None, route: None, client: self.question.client, at: self.at };
+        let ask = Asked { head: None, route: None, client: self.question.client, at: self.at };
         cluster::tell(cluster, 100.0, &ask, chance)
     }
 
