@@ -62,7 +62,7 @@ impl Accepting {
     pub(crate) fn start(worker: &Rc<Worker>, bound: Bound, index: usize, opened: Opened) -> io::Result<Self> {
         let Opened { name, transport, socket, hub, predecessor, .. } = opened;
         let handle = Rc::new(ListenerHandle::new(index));
-        let (waker, done) = Told::default();
+        let (waker, done) = AcceptSignals::default();
         let taking = match (transport, hub) {
             (Transport::Quic, Some(hub)) => {
                 let done = done.clone();
@@ -179,7 +179,7 @@ impl Accepting {
     }
 }
 
-async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, handle: Rc<ListenerHandle>, (waker, done): Told) {
+async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, handle: Rc<ListenerHandle>, (waker, done): AcceptSignals) {
     let mut turn = 0;
     while !handle.closing.get() {
         let accepted = poll_fn(|cx| {
@@ -207,7 +207,7 @@ async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, handle: Rc<ListenerH
 }
 
 /// How the task that accepts is woken, and what it drops when its socket is closed.
-type Told = (Rc<RefCell<Option<Waker>>>, Rc<RefCell<Option<Sender<()>>>>);
+type AcceptSignals = (Rc<RefCell<Option<Waker>>>, Rc<RefCell<Option<Sender<()>>>>);
 
 fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, handle: &Rc<ListenerHandle>) {
     let plan = worker.plan_of(handle);

@@ -26,7 +26,7 @@ const ENDPOINTS_MAX: usize = 100;
 
 /// A cluster that a request may go to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClusterTold {
+pub struct ClusterExplanation {
     /// Its name.
     pub name: String,
     /// Share of the route's requests that go here, in percent.
@@ -44,14 +44,14 @@ pub struct ClusterTold {
     /// What else bears on the choice.
     pub notes: Vec<String>,
     /// Endpoints, those that would get work first.
-    pub endpoints: Vec<EndpointTold>,
+    pub endpoints: Vec<EndpointExplanation>,
     /// Endpoints that are left out of the list because there are many.
     pub left_out: usize,
 }
 
 /// An endpoint of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EndpointTold {
+pub struct EndpointExplanation {
     /// Its name.
     pub name: String,
     /// Where it stands: `fit`, `down`, `ejected`, `drain` and so on.
@@ -70,7 +70,12 @@ pub struct EndpointTold {
 }
 
 /// Tells about one cluster, which gets `share` percent of what is asked.
-pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &mut dyn FnMut() -> u64) -> ClusterTold {
+pub(super) fn tell(
+    plan: &ClusterPlan,
+    share: f64,
+    asked: &Asked<'_>,
+    chance: &mut dyn FnMut() -> u64,
+) -> ClusterExplanation {
     let key = match asked.head {
         Some(head) => plan.key(head, asked.client),
         None => plan.key_of_client(asked.client),
@@ -101,7 +106,7 @@ pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &m
     let is_full = is_at_its_bound(plan);
     let name = |index: usize| plan.endpoints[index].endpoint.name.to_string();
     let told = first.filter(|_| refusal.is_none() && !is_full);
-    ClusterTold {
+    ClusterExplanation {
         name: plan.cluster.name.to_string(),
         share,
         balance: plan.cluster.balance.name().to_owned(),
@@ -176,7 +181,7 @@ fn endpoints(
     roll: &Roll,
     (picks, count): (&[u32], u32),
     first: Option<usize>,
-) -> (Vec<EndpointTold>, usize) {
+) -> (Vec<EndpointExplanation>, usize) {
     let mut order: Vec<usize> = (0..plan.endpoints.len()).collect();
     // In the order of the file, unless there are too many to tell of all.
     if order.len() > ENDPOINTS_MAX {
@@ -184,7 +189,7 @@ fn endpoints(
     }
     let told = order.iter().take(ENDPOINTS_MAX).map(|&index| {
         let endpoint = &plan.endpoints[index];
-        EndpointTold {
+        EndpointExplanation {
             name: endpoint.endpoint.name.to_string(),
             standing: roll.standing(index).as_str().to_owned(),
             is_backup: endpoint.endpoint.placement.is_backup,

@@ -17,10 +17,10 @@ use model::{Facts, Fault, Method, RequestHead, Scheme};
 use serde::{Deserialize, Serialize};
 
 use asked::Asked;
-pub use cluster::{ClusterTold, EndpointTold};
-pub use filters::FilterTold;
+pub use cluster::{ClusterExplanation, EndpointExplanation};
+pub use filters::FilterExplanation;
 pub use question::Question;
-pub use routes::RouteTold;
+pub use routes::RouteExplanation;
 
 use crate::Moment;
 use crate::filter::{Notes, Turn};
@@ -36,11 +36,11 @@ pub struct Explanation {
     /// The listener that it arrives at, with its address.
     pub listener: String,
     /// Routes whose host and path fit, in the order in which they are asked. The first that holds is taken.
-    pub routes: Vec<RouteTold>,
+    pub routes: Vec<RouteExplanation>,
     /// Routes of the listener that do not fit by host or path.
     pub routes_unfit: usize,
     /// The route's filters, in order, and what they do to the request.
-    pub filters: Vec<FilterTold>,
+    pub filters: Vec<FilterExplanation>,
     /// What happens in the end.
     pub outcome: Outcome,
 }
@@ -50,7 +50,7 @@ pub struct Explanation {
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It is forwarded to one of these clusters; several only where a route splits its requests.
-    Forward(Vec<ClusterTold>),
+    Forward(Vec<ClusterExplanation>),
     /// It is answered here.
     Answer {
         /// The status.
@@ -162,7 +162,7 @@ impl Subject<'_> {
         (head, facts): (&mut RequestHead, &Facts<'_>),
         scratch: &mut Vec<u8>,
         chance: &mut dyn FnMut() -> u64,
-    ) -> Result<(Vec<FilterTold>, Outcome), String> {
+    ) -> Result<(Vec<FilterExplanation>, Outcome), String> {
         let mut notes = Notes::default();
         let mut turn = Turn { facts, now: self.at.now, chance, notes: &mut notes, scratch, is_rehearsal: true };
         let filters =
@@ -212,7 +212,7 @@ impl Subject<'_> {
     }
 
     /// Where a connection goes that is not looked into.
-    fn connection(&self, cluster: &crate::ClusterPlan, chance: &mut dyn FnMut() -> u64) -> ClusterTold {
+    fn connection(&self, cluster: &crate::ClusterPlan, chance: &mut dyn FnMut() -> u64) -> ClusterExplanation {
         let ask = Asked { head: None, route: None, client: self.question.client, at: self.at };
         cluster::tell(cluster, 100.0, &ask, chance)
     }
@@ -220,8 +220,8 @@ impl Subject<'_> {
     fn explanation(
         &self,
         request: String,
-        (routes, routes_unfit): (Vec<RouteTold>, usize),
-        filters: Vec<FilterTold>,
+        (routes, routes_unfit): (Vec<RouteExplanation>, usize),
+        filters: Vec<FilterExplanation>,
         outcome: Outcome,
     ) -> Explanation {
         let listener = &self.listener.listener;
