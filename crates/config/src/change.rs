@@ -9,7 +9,7 @@ use crate::defaults::Trees;
 use crate::diagnostic::{Diagnostics, Sink};
 use crate::host::Loader;
 use crate::interpolate::take_types;
-use crate::load::document;
+use crate::load::{Texts, document};
 use crate::loaded::Loaded;
 use crate::read::{Access, Reading, read, read_part};
 use crate::schema::cached;
@@ -75,7 +75,8 @@ impl Loader<'_> {
             return Err(self.all_wrong(loaded, (documents, trees), faulty, sink));
         }
         let changes = difference(&files.tree, &trees.written);
-        self.resolve((documents, trees), (files.clone(), Arc::default()), (&faulty, None), (sink, Access::Disk))?;
+        let texts = Texts { documents, trees, files_alone: files.clone(), objects: Arc::default() };
+        self.resolve(texts, (&faulty, None), (sink, Access::Disk))?;
         Ok(changes)
     }
 
@@ -83,12 +84,12 @@ impl Loader<'_> {
     fn all_wrong(
         &self,
         loaded: &Loaded,
-        texts: (Documents, Trees),
+        (documents, trees): (Documents, Trees),
         faulty: crate::faulty::Faulty,
         sink: Sink,
     ) -> Diagnostics {
-        let origin = (loaded.files_alone.clone(), Arc::default());
-        match self.resolve(texts, origin, (&faulty, None), (sink, Access::Disk)) {
+        let texts = Texts { documents, trees, files_alone: loaded.files_alone.clone(), objects: Arc::default() };
+        match self.resolve(texts, (&faulty, None), (sink, Access::Disk)) {
             Err(diagnostics) => diagnostics,
             // There was something wrong before.
             Ok(_) => Diagnostics::default(),

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::diagnostic::Sink;
 use crate::source::Span;
-use crate::tree::{HIDDEN, Key, Kind, Node, Scalar, Twins};
+use crate::tree::{ByName, HIDDEN, Key, Kind, Node, Scalar};
 
 /// Keys whose objects have names, and are changed each by itself.
 pub(crate) const NAMED: [&str; 2] = ["listeners", "clusters"];
@@ -185,8 +185,8 @@ pub(crate) fn news(tree: &Node, other: &Node) -> Node {
     let entries = Arc::make_mut(entries);
     entries.retain(|(key, node)| !other.get(&key.text).is_some_and(|twin| twin.is_very_same(node)));
     for (key, node) in entries.iter_mut().filter(|(key, _)| NAMED.contains(&key.text.as_str())) {
-        let twins = Twins::of(other.get(&key.text));
-        let fresh = node.entries().iter().filter(|(key, node)| twins.same(key, node).is_none());
+        let others = ByName::of(other.get(&key.text));
+        let fresh = node.entries().iter().filter(|(key, node)| others.same(key, node).is_none());
         let fresh = Kind::map(fresh.cloned().collect());
         if matches!(node.kind, Kind::Map(_)) {
             node.kind = fresh;
@@ -275,7 +275,7 @@ pub(crate) fn moved(node: &Node, span: Span) -> Node {
     Node { span, kind }
 }
 
-/// Puts back what is shown as `(hidden)`: it is kept as it is in `old`. Items of lists are found by [`twins`].
+/// Puts back what is shown as `(hidden)`: it is kept as it is in `old`. Items of lists are found by [`counterparts`].
 pub(crate) fn restore(node: &mut Node, old: Option<&Node>, sink: &mut Sink) {
     let span = node.span;
     match &mut node.kind {
@@ -291,8 +291,8 @@ pub(crate) fn restore(node: &mut Node, old: Option<&Node>, sink: &mut Sink) {
             entries.for_each(|(key, node)| restore(node, old.and_then(|old| old.get(&key.text)), sink));
         }
         Kind::List(items) => {
-            let twins = twins(items, old.map_or(&[][..], Node::items));
-            Arc::make_mut(items).iter_mut().zip(twins).for_each(|(item, twin)| restore(item, twin, sink));
+            let counterparts = counterparts(items, old.map_or(&[][..], Node::items));
+            Arc::make_mut(items).iter_mut().zip(counterparts).for_each(|(item, old)| restore(item, old, sink));
         }
         Kind::Scalar(_) | Kind::Invalid => {}
     }
@@ -301,7 +301,7 @@ pub(crate) fn restore(node: &mut Node, old: Option<&Node>, sink: &mut Sink) {
 /// For each item of a list the one before whose secrets it keeps: of its name; or the one that it is but for what is hidden,
 /// wherever that stood; or, when it was changed, the one at its place, unless another item is that. Secrets follow their item:
 /// one that changes places takes them along.
-fn twins<'a>(items: &[Node], before: &'a [Node]) -> Vec<Option<&'a Node>> {
+fn counterparts<'a>(items: &[Node], before: &'a [Node]) -> Vec<Option<&'a Node>> {
     let name = |node: &Node| node.get("name").and_then(Node::text).map(str::to_owned);
     let twin = |(index, item): (usize, &Node)| {
         if let Some(name_of) = name(item) {

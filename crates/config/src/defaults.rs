@@ -15,7 +15,7 @@ use crate::diagnostic::Sink;
 use crate::faulty::Faulty;
 use crate::file::{DEFAULTS, DEFAULTS_KEY as KEY, HTTP_KEYS};
 use crate::source::{Document, Documents, Span};
-use crate::tree::{Key, Kind, Node, Twins};
+use crate::tree::{ByName, Key, Kind, Node};
 use crate::validate::{validate_joined, validate_part};
 
 /// Steps into a schema, and maps inside one another: a schema that refers to itself ends here.
@@ -129,9 +129,9 @@ impl<'a> Joining<'a> {
     fn all(&self, objects: &mut Node, known: Option<(&Node, &Node)>) {
         match &mut objects.kind {
             Kind::Map(entries) => {
-                let twins = Twins::of(known.map(|(written, _)| written));
+                let written = ByName::of(known.map(|(written, _)| written));
                 let joined = |(key, node): &(Key, Node)| {
-                    let place = twins.same(key, node);
+                    let place = written.same(key, node);
                     let known = place.zip(known).and_then(|(place, (_, joined))| joined.entries().get(place));
                     let joined = known.filter(|(known, _)| known.text == key.text).map(|(_, node)| node.clone());
                     (key.clone(), joined.unwrap_or_else(|| self.one(node)))

@@ -36,6 +36,16 @@ pub struct Beside<'a> {
     pub changes: &'a Changes,
 }
 
+/// Texts as they were read, joined with what stands beside them.
+pub(crate) struct Texts {
+    pub(crate) documents: Documents,
+    pub(crate) trees: Trees,
+    /// The files without changes.
+    pub(crate) files_alone: FilesAlone,
+    /// The changes.
+    pub(crate) objects: Arc<Objects>,
+}
+
 impl Loader<'_> {
     /// Refuses what uses more than it may.
     pub(crate) fn refuse_beyond(&self, tree: &Node) -> Result<(), Diagnostics> {
@@ -165,9 +175,10 @@ impl Loader<'_> {
     /// # Errors
     /// Everything that is wrong with those files and names now.
     pub fn reload_files(&self, loaded: &Loaded) -> Result<Loaded, Diagnostics> {
-        let texts = (loaded.documents.clone(), loaded.trees.clone());
-        let origin = (loaded.files_alone.clone(), Arc::clone(&loaded.objects));
-        self.resolve(texts, origin, (&Faulty::default(), None), (Sink::default(), Access::Disk))
+        let (documents, trees) = (loaded.documents.clone(), loaded.trees.clone());
+        let (files_alone, objects) = (loaded.files_alone.clone(), Arc::clone(&loaded.objects));
+        let texts = Texts { documents, trees, files_alone, objects };
+        self.resolve(texts, (&Faulty::default(), None), (Sink::default(), Access::Disk))
     }
 
     pub(crate) fn load(&self, main: Document, beside: Beside<'_>, access: Access) -> Result<Loaded, Diagnostics> {
@@ -221,13 +232,13 @@ impl Loader<'_> {
         if !is_whole {
             return Err(sink.finish(&documents));
         }
-        self.resolve((documents, trees), (files, Arc::new(objects)), (&faulty, before), (sink, access))
+        let texts = Texts { documents, trees, files_alone: files, objects: Arc::new(objects) };
+        self.resolve(texts, (&faulty, before), (sink, access))
     }
 
     pub(crate) fn resolve(
         &self,
-        (documents, trees): (Documents, Trees),
-        (files_alone, objects): (FilesAlone, Arc<Objects>),
+        Texts { documents, trees, files_alone, objects }: Texts,
         (faulty, before): (&Faulty, Option<&Loaded>),
         (mut sink, access): (Sink, Access),
     ) -> Result<Loaded, Diagnostics> {

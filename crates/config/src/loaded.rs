@@ -17,7 +17,7 @@ use crate::file::LOG_FORMATS;
 use crate::paths;
 use crate::schema::cached;
 use crate::source::Documents;
-use crate::tree::{Key, Node, Twins};
+use crate::tree::{ByName, Key, Node};
 use crate::whole::{Objects, Whole};
 
 /// A configuration without mistakes, and what it was made of.
@@ -121,10 +121,10 @@ impl Loaded {
     /// Of this configuration and another what [`Self::sealed`] gives, without clusters that are the very same in both.
     pub fn sealed_beside(&self, other: &Self) -> (Value, Value) {
         let (ours, theirs) = (self.trees.merged.get("clusters"), other.trees.merged.get("clusters"));
-        let (in_ours, in_theirs) = (Twins::of(ours), Twins::of(theirs));
+        let (in_ours, in_theirs) = (ByName::of(ours), ByName::of(theirs));
         // Where nothing but the order differs all of it is told.
         let is_moved = ours.zip(theirs).is_some_and(|(ours, theirs)| is_reordered(ours.entries(), theirs.entries()));
-        let is_other = |twins: &Twins<'_>, key: &Key, node: &Node| is_moved || twins.same(key, node).is_none();
+        let is_other = |known: &ByName<'_>, key: &Key, node: &Node| is_moved || known.same(key, node).is_none();
         let first = self.sealed_where(|key, node| is_other(&in_theirs, key, node));
         (first, other.sealed_where(|key, node| is_other(&in_ours, key, node)))
     }

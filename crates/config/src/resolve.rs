@@ -18,6 +18,7 @@ mod health;
 mod hidden;
 mod http_check;
 mod listener;
+mod objects;
 mod path;
 mod pem;
 mod persistence;
@@ -26,17 +27,18 @@ mod proxy_protocol;
 mod queue;
 mod resilience;
 mod retry;
+mod reuse;
 mod route;
 mod socket;
 mod useless;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::fields::{is_field_value, is_token};
 use model::provider::NameLookup;
-use model::snapshot::{Cluster, ClusterSettings, Paths, Snapshot};
+use model::snapshot::{Cluster, Snapshot};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -47,10 +49,14 @@ use crate::file;
 use crate::host::Loader;
 use crate::read::Access;
 use crate::source::{Documents, Span};
-use crate::tree::{Key, Kind, Node, Twins};
+use crate::tree::{ByName, Key, Kind, Node};
 
 pub(crate) use balance::placement_of;
 pub(crate) use cluster::smaller;
+pub(crate) use reuse::Before;
+
+use objects::Objects;
+use reuse::Reuse;
 
 /// What resolving came to.
 pub(crate) struct Resolved {
@@ -67,17 +73,6 @@ pub(crate) struct Resolved {
     pub(crate) warnings: Sink,
 }
 
-/// What an earlier tree came to.
-#[derive(Clone, Copy)]
-pub(crate) struct Before<'a> {
-    pub(crate) tree: &'a Node,
-    /// In the order of the tree.
-    pub(crate) clusters: &'a [Arc<Cluster>],
-    /// As in [`Resolved`].
-    pub(crate) contained: &'a [bool],
-    pub(crate) own_zone: Option<&'a str>,
-}
-
 /// Everything that resolving looks at.
 pub(crate) struct Resolver<'a> {
     pub(crate) loader: &'a Loader<'a>,
@@ -89,33 +84,19 @@ pub(crate) struct Resolver<'a> {
     warnings: Sink,
     /// The places of keys that come from `defaults`.
     defaults: HashSet<Span>,
-    before: Option<Before<'a>>,
-    /// A file was read, for the object that is resolved.
-    looks_outside: bool,
+    /// What clusters take from an earlier configuration.
+    reuse: Reuse<'a>,
     /// How host names of endpoints are looked up.
     names: NameLookup,
-    /// A host name was looked up, for the cluster that is resolved.
-    has_names: bool,
     pems: HashMap<PathBuf, Result<Arc<[u8]>, String>>,
     files: Vec<PathBuf>,
-    /// `None`: some are not known, so any reference may be right.
-    clusters: Option<Twins<'a>>,
-    /// Whether each speaks HTTP. `None` as above.
-    listeners: Option<HashMap<&'a str, bool>>,
-    /// What each that speaks HTTP makes of paths.
-    paths: Vec<(String, Option<Paths>)>,
-    /// The same of the listeners of the route that is resolved, each but once.
-    forms: Vec<Option<Paths>>,
+    /// The objects that others refer to.
+    objects: Objects<'a>,
     /// The zone of this instance.
     own_zone: Option<String>,
     /// Addresses that listeners and the administrator take, whether for datagrams, and by whom.
     binds: HashMap<(model::Address, bool), address::Taker>,
-    /// Some that clusters have, so that those that are set up alike share one copy.
-    settings: VecDeque<Arc<ClusterSettings>>,
 }
-
-/// Settings of clusters that are looked through for equal ones.
-const SETTINGS_MAX: usize = 16;
 
 impl<'a> Resolver<'a> {
     pub(crate) fn new(
@@ -125,15 +106,6 @@ impl<'a> Resolver<'a> {
         faulty: &'a Faulty,
         sink: &'a mut Sink,
     ) -> Self {
-        let named = |kind: &str| match tree.get(kind) {
-            None => Some(&[][..]),
-            Some(Node { kind: Kind::Map(entries), .. }) => Some(entries.as_slice()),
-            Some(_) => None,
-        };
-        let clusters = named("clusters").map(|_| Twins::of(tree.get("clusters")));
-        let is_http = |node: &Node| file::Protocol::has_routes(node.get("protocol").and_then(Node::text));
-        let listeners = named("listeners")
-            .map(|entries| entries.iter().map(|(key, node)| (key.text.as_str(), is_http(node))).collect());
         let (pems, files, binds) = (HashMap::new(), Vec::new(), HashMap::new());
         let written = tree.get("zone").and_then(Node::text).map(str::to_owned);
         let own_zone = written.or_else(|| (loader.environment)("EQUIPOISE_ZONE")).filter(|zone| !zone.is_empty());
@@ -147,19 +119,13 @@ impl<'a> Resolver<'a> {
             sink,
             warnings,
             defaults: HashSet::new(),
-            before: None,
-            looks_outside: false,
+            reuse: Reuse::default(),
             names: NameLookup::default(),
-            has_names: false,
             pems,
             files,
-            clusters,
-            listeners,
-            paths: Vec::new(),
-            forms: Vec::new(),
+            objects: Objects::of(tree),
             own_zone,
             binds,
-            settings: VecDeque::new(),
         }
     }
 
@@ -175,7 +141,7 @@ impl<'a> Resolver<'a> {
             (Some(one), Some(other)) => one.is_very_same(other),
             (one, other) => one.is_none() && other.is_none(),
         };
-        self.before = before.filter(|before| {
+        self.reuse.before = before.filter(|before| {
             let providers = is_same(before.tree.get("providers"), self.tree.get("providers"));
             providers && before.own_zone == self.own_zone.as_deref()
         });
@@ -233,12 +199,12 @@ impl<'a> Resolver<'a> {
 
     /// Resolves the clusters, of which there may be very many and few that are new.
     fn all_clusters(&mut self) -> (Vec<Arc<Cluster>>, Vec<bool>) {
-        let (tree, before) = (self.tree, self.before);
-        let twins = Twins::of(before.and_then(|before| before.tree.get("clusters")));
+        let (tree, before) = (self.tree, self.reuse.before);
+        let earlier = ByName::of(before.and_then(|before| before.tree.get("clusters")));
         let written = tree.get("clusters").map_or(&[][..], Node::entries);
         let (mut all, mut contained) = (Vec::with_capacity(written.len()), Vec::with_capacity(written.len()));
         for (key, node) in written {
-            let known = before.zip(twins.same(key, node)).and_then(|(before, place)| {
+            let known = before.zip(earlier.same(key, node)).and_then(|(before, place)| {
                 let cluster = before.clusters.get(place).filter(|cluster| *cluster.name == *key.text)?;
                 before.contained.get(place).is_some_and(|contained| *contained).then_some(cluster)
             });
@@ -248,38 +214,14 @@ impl<'a> Resolver<'a> {
                 continue;
             }
             let Some(object) = self.typed(&format!("clusters/{}", key.text), node) else { continue };
-            self.looks_outside = false;
+            self.reuse.looks_outside = false;
             if let Some(mut cluster) = self.cluster(&key.text, &object) {
                 take_names(&mut cluster, key, node);
                 all.push(Arc::new(cluster));
-                contained.push(!self.looks_outside);
+                contained.push(!self.reuse.looks_outside);
             }
         }
         (all, contained)
-    }
-
-    /// One copy of settings that are equal.
-    fn shared(&mut self, settings: ClusterSettings) -> Arc<ClusterSettings> {
-        if self.settings.is_empty() {
-            for cluster in self.before.map_or(&[][..], |before| before.clusters) {
-                let is_known = self.settings.iter().any(|known| Arc::ptr_eq(known, &cluster.settings));
-                if !is_known {
-                    self.settings.push_back(Arc::clone(&cluster.settings));
-                }
-                if self.settings.len() == SETTINGS_MAX {
-                    break;
-                }
-            }
-        }
-        if let Some(known) = self.settings.iter().find(|known| ***known == settings) {
-            return Arc::clone(known);
-        }
-        if self.settings.len() == SETTINGS_MAX {
-            self.settings.pop_front();
-        }
-        let settings = Arc::new(settings);
-        self.settings.push_back(Arc::clone(&settings));
-        settings
     }
 
     /// Resolves each object of a map of objects.
@@ -400,7 +342,7 @@ impl<'a> Resolver<'a> {
 
     /// Checks that a cluster exists.
     fn cluster_exists(&mut self, path: &str, name: &str) {
-        let Some(clusters) = &self.clusters else { return };
+        let Some(clusters) = &self.objects.clusters else { return };
         if clusters.get(name).is_some() {
             return;
         }

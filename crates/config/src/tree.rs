@@ -319,7 +319,7 @@ impl Node {
 const STRAYS_MAX: u32 = 8;
 
 /// Finds the entries of a map in an earlier one, mostly in the same order, without a search for each.
-pub(crate) struct Twins<'a> {
+pub(crate) struct ByName<'a> {
     entries: &'a [(Key, Node)],
     next: Cell<usize>,
     /// How many were looked for out of order.
@@ -327,7 +327,7 @@ pub(crate) struct Twins<'a> {
     by_name: OnceCell<HashMap<&'a str, usize>>,
 }
 
-impl<'a> Twins<'a> {
+impl<'a> ByName<'a> {
     /// `map` is the earlier one.
     pub(crate) fn of(map: Option<&'a Node>) -> Self {
         let entries = map.map_or(&[][..], Node::entries);

@@ -3,6 +3,7 @@
 //! It knows the constructs that `schemars` emits for our types and for filters. Branches (`anyOf`, `oneOf`) are read as
 //! a person would: the branch that fits best is the one that was meant, and its problems are told.
 
+mod branches;
 mod keys;
 
 use std::collections::HashSet;
@@ -10,7 +11,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::diagnostic::{Sink, are_listed, choose, nearest};
-use crate::elsewhere::{self, Place};
+use crate::elsewhere;
 use crate::expectation::{Shape, allowed_values, expectation, integer_bounds, is_a, names_near, shape};
 use crate::faulty::{Faulty, Part};
 use crate::file::{NAME_FORMAT, WHEN};
@@ -20,13 +21,10 @@ use crate::units::{
     DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT, SIZE_FORMAT, parse_duration, parse_margin,
     parse_percent, parse_shift, parse_size,
 };
-use crate::wording::{gist, lower_first, mend_empty, mend_named, mend_type, mismatch, place, quoted, required_keys};
+use crate::wording::{gist, lower_first, mend_empty, mend_type, mismatch, place, required_keys};
 
 /// `$ref`s followed in a row: a schema that refers to itself ends here.
 const REFERENCES_MAX: usize = 32;
-
-/// Keys of one map that are compared with those that are missing.
-const ENTRIES_COMPARED_MAX: usize = 100;
 
 /// Checks a whole tree. `known` was found right by the same schema: named objects that are the very same there are not looked
 /// at again.
@@ -233,81 +231,6 @@ impl<'a> Validator<'a> {
         self.report(self.focus(node), message, suggestion);
     }
 
-    /// Of several branches, the one whose kind of value fits; if several fit, the one with the fewest problems.
-    fn check_branches(&mut self, whole: &'a Map<String, Value>, branches: &'a [Value], node: &'a Node) {
-        let fitting: Vec<_> = branches
-            .iter()
-            .filter(|branch| self.follow(branch).as_object().is_none_or(|map| is_a(map, self.root, node)))
-            .collect();
-        if fitting.is_empty() {
-            let wanted = expectation(whole, self.root);
-            let of = |wanted| leaves(branches).into_iter().find(|branch| shape(branch) == wanted);
-            let likely = of(Shape::Text).or_else(|| of(Shape::List));
-            let mend = self.mend_type(likely.unwrap_or(whole), node);
-            self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), mend);
-            return;
-        }
-        if let [only] = fitting.as_slice() {
-            let before = self.found.len();
-            self.check(only, node);
-            if let Some(last) = self.found[before..].last_mut().filter(|last| last.suggestion.is_none()) {
-                last.suggestion = mend_named(branches, self.root, node);
-            }
-            return;
-        }
-        let mut best: Option<(Vec<Found>, Vec<_>)> = None;
-        for branch in fitting {
-            let (found, marks) = (self.found.len(), self.marks.len());
-            self.check(branch, node);
-            // A branch that was not meant must leave no trace.
-            let tried = (self.found.split_off(found), self.marks.split_off(marks));
-            if best.as_ref().is_none_or(|(best, _)| tried.0.len() < best.len()) {
-                best = Some(tried);
-            }
-        }
-        let (found, marks) = best.unwrap_or_default();
-        self.found.extend(found);
-        self.marks.extend(marks);
-    }
-
-    /// Exactly one of some keys is needed.
-    fn check_one_of_keys(&mut self, keys: &[&str], node: &'a Node) {
-        if !matches!(node.kind, Kind::Map(_)) {
-            return;
-        }
-        let present: Vec<&'a Key> =
-            node.entries().iter().map(|(key, _)| key).filter(|key| keys.contains(&key.text.as_str())).collect();
-        match present.as_slice() {
-            [_] => {}
-            [] => {
-                // A misspelt key is reported as such; saying that it is missing too would tell the same thing twice.
-                let is_free = |name: &str| keys.contains(&name);
-                let place = Place { is_free: &is_free, is_set: &|_| false, takes: &|_| true, is_filter: &|_| false };
-                let is_meant = |key: &str| {
-                    nearest(key, keys.iter().copied()).is_some()
-                        || elsewhere::key(key, place).is_some_and(|told| told.starts_with("did you mean"))
-                };
-                let misspelt = node.entries().iter().take(ENTRIES_COMPARED_MAX).any(|(key, _)| is_meant(&key.text));
-                if self.path.len() > 2 {
-                    self.mark();
-                }
-                if !misspelt {
-                    let message = format!("{} needs one of {}", self.place(self.path.len()), quoted(keys));
-                    self.tell(self.focus(node), message, None);
-                }
-            }
-            [first, others @ ..] => {
-                for other in others {
-                    let place = self.place(self.path.len());
-                    let message = format!("`{}` and `{}` exclude each other in {place}", first.text, other.text);
-                    self.path.push(Step::Key(other));
-                    self.report(other.span, message, Some("keep one of them".to_owned()));
-                    self.path.pop();
-                }
-            }
-        }
-    }
-
     /// A guess at what was meant by a value of the wrong type.
     fn mend_type(&self, map: &Map<String, Value>, node: &Node) -> Option<String> {
         let fits = |schema: &Value, node: &Node| {
@@ -336,9 +259,9 @@ impl<'a> Validator<'a> {
 
     fn check_map(&mut self, schema: &'a Map<String, Value>, node: &'a Node, entries: &'a [(Key, Node)]) {
         let properties = schema.get("properties").and_then(Value::as_object);
-        let twins = self.twins();
+        let known = self.known_by_name();
         for (key, value) in entries {
-            if twins.as_ref().is_some_and(|twins| twins.same(key, value).is_some()) {
+            if known.as_ref().is_some_and(|known| known.same(key, value).is_some()) {
                 continue;
             }
             if key.text == "<<" {
@@ -470,17 +393,6 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let first = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
     let rest = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
     if first && rest && name.len() <= 64 { Ok(()) } else { Err(format!("`{name}` cannot be a name")) }
-}
-
-/// The branches of a schema, and of those that only have branches themselves, theirs.
-fn leaves(branches: &[Value]) -> Vec<&Map<String, Value>> {
-    fn below(branch: &Value) -> &[Value] {
-        match branch.get("anyOf").and_then(Value::as_array) {
-            Some(inner) if branch.get("type").is_none() => inner,
-            _ => std::slice::from_ref(branch),
-        }
-    }
-    branches.iter().flat_map(below).filter_map(Value::as_object).collect()
 }
 
 fn check_length(schema: &Map<String, Value>, text: &str) -> Result<(), (String, Option<String>)> {

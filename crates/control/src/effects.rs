@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::fitness::AdminState;
-use plan::{ClusterPlan, Plan, Twins};
+use plan::{ByName, ClusterPlan, Plan};
 use serde::Serialize;
 
 /// Of each kind told; the others are counted.
@@ -56,8 +56,8 @@ impl Effects {
     pub fn of(before: &Plan, after: &Plan) -> Self {
         let mut effects = Self::default();
         effects.listeners(before, after);
-        let known = Twins::of(&before.clusters, |plan| &plan.cluster.name);
-        let wanted = Twins::of(&after.clusters, |plan| &plan.cluster.name);
+        let known = ByName::of(&before.clusters, |plan| &plan.cluster.name);
+        let wanted = ByName::of(&after.clusters, |plan| &plan.cluster.name);
         for plan in &after.clusters {
             let twin = known.find(&plan.cluster.name);
             if !twin.is_some_and(|twin| Arc::ptr_eq(twin, plan)) {

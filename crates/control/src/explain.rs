@@ -10,7 +10,9 @@ use plan::{ListenerPlan, Moment, Plan, Random};
 use wire::forwarding::{apply_forwarding, told_address};
 use wire::path::normalise;
 
-pub use plan::explain::{ClusterTold, EndpointTold, Explanation, FilterTold, Outcome, Question, RouteTold};
+pub use plan::explain::{
+    ClusterExplanation, EndpointExplanation, Explanation, FilterExplanation, Outcome, Question, RouteExplanation,
+};
 
 /// Asks a plan. What chance decides is drawn anew each time.
 ///

@@ -6,11 +6,11 @@
 use std::time::{Duration, Instant};
 
 use model::Name;
-use plan::breaker::CircuitEstate;
+use plan::breaker::CircuitHandover;
 use plan::health::agent::{PERCENT_MAX, Report, Wish};
-use plan::health::estate::EndpointEstate;
-use plan::health::passive::{Cause, Evidence, PassiveEstate};
-use plan::{HealthState, Plan, TableEstate};
+use plan::health::handover::EndpointHandover;
+use plan::health::passive::{Cause, Evidence, PassiveHandover};
+use plan::{HealthState, Plan, TableHandover};
 use serde_json::{Map, Value, json};
 use telemetry::Figures;
 use telemetry::figures::{Counts, Gone};
@@ -22,8 +22,8 @@ const ENTRY_BYTES: usize = 20;
 pub fn of_endpoints(plan: &Plan, now: Instant) -> Value {
     let mut clusters = Map::new();
     for cluster in plan.clusters.iter().filter(|cluster| cluster.endpoints.are_made()) {
-        let known = cluster.bequeath(now).into_iter().zip(&cluster.endpoints).map(|(estate, plan)| {
-            let mut told = endpoint(&estate);
+        let known = cluster.hand_over(now).into_iter().zip(&cluster.endpoints).map(|(handed, plan)| {
+            let mut told = endpoint(&handed);
             told["name"] = plan.endpoint.name.as_str().into();
             told["address"] = plan.endpoint.address.to_string().into();
             told
@@ -37,23 +37,23 @@ pub fn of_endpoints(plan: &Plan, now: Instant) -> Value {
 pub fn inherit_endpoints(plan: &Plan, told: &Value, now: Instant) {
     for cluster in &plan.clusters {
         let Some(list) = told[cluster.cluster.name.as_str()].as_array() else { continue };
-        let mut estates = Vec::new();
+        let mut handed = Vec::new();
         for one in list {
             let is_it = |plan: &plan::EndpointPlan| {
                 one["name"] == plan.endpoint.name.as_str() && one["address"] == plan.endpoint.address.to_string()
             };
             if let Some(place) = cluster.endpoints.iter().position(is_it) {
-                estates.push((place, read_endpoint(one)));
+                handed.push((place, read_endpoint(one)));
             }
         }
-        if !estates.is_empty() {
-            cluster.inherit(&estates, now);
+        if !handed.is_empty() {
+            cluster.inherit(&handed, now);
         }
     }
 }
 
-fn endpoint(estate: &EndpointEstate) -> Value {
-    let EndpointEstate { health: (health, against), agent, climb, passive } = estate;
+fn endpoint(handed: &EndpointHandover) -> Value {
+    let EndpointHandover { health: (health, against), agent, climb, passive } = handed;
     let mut told = json!({ "health": health.as_str(), "against": against });
     if *agent != Report::default() {
         let wish = match agent.wish {
@@ -72,7 +72,7 @@ fn endpoint(estate: &EndpointEstate) -> Value {
     told
 }
 
-fn told_passive(passive: &PassiveEstate) -> Value {
+fn told_passive(passive: &PassiveHandover) -> Value {
     let counts: Map<String, Value> =
         passive.counts.iter().map(|(cause, count)| (cause.as_str().to_owned(), (*count).into())).collect();
     let mut told = json!({ "level": passive.level, "counts": counts, "run": passive.run });
@@ -85,7 +85,7 @@ fn told_passive(passive: &PassiveEstate) -> Value {
     told
 }
 
-fn read_endpoint(told: &Value) -> EndpointEstate {
+fn read_endpoint(told: &Value) -> EndpointHandover {
     let health = match told["health"].as_str() {
         Some("up") => HealthState::Up,
         Some("down") => HealthState::Down,
@@ -102,16 +102,16 @@ fn read_endpoint(told: &Value) -> EndpointEstate {
     let climb = &told["climb"];
     let climb = number(&climb["share"]).zip(seconds(&climb["for_s"]));
     let passive = told.get("passive").map(read_passive);
-    EndpointEstate { health: (health, number(&told["against"]).unwrap_or(0)), agent: report, climb, passive }
+    EndpointHandover { health: (health, number(&told["against"]).unwrap_or(0)), agent: report, climb, passive }
 }
 
-fn read_passive(told: &Value) -> PassiveEstate {
+fn read_passive(told: &Value) -> PassiveHandover {
     let cause = |name: &str| Cause::ALL.into_iter().find(|cause| cause.as_str() == name);
     let counts = told["counts"].as_object().into_iter().flatten();
     let ejected = &told["ejected"];
     let evidence = &told["evidence"];
     let figures = serde_json::from_value(evidence["figures"].clone()).unwrap_or_default();
-    PassiveEstate {
+    PassiveHandover {
         ejected: ejected["number"].as_u64().filter(|number| *number > 0).zip(seconds(&ejected["left_s"])),
         evidence: evidence["cause"].as_str().and_then(cause).map(|cause| Evidence::of(cause, figures)),
         level: number(&told["level"]).unwrap_or(0),
@@ -132,8 +132,8 @@ fn seconds(told: &Value) -> Option<Duration> {
 pub fn of_circuits(plan: &Plan, now: Instant) -> Value {
     let mut clusters = Map::new();
     for cluster in &plan.clusters {
-        let estate = cluster.bequeath_circuit(now).filter(|estate| *estate != CircuitEstate::default());
-        let Some(CircuitEstate { opened, rests_for }) = estate else { continue };
+        let handed = cluster.hand_over_circuit(now).filter(|handed| *handed != CircuitHandover::default());
+        let Some(CircuitHandover { opened, rests_for }) = handed else { continue };
         let told = json!({ "opened": opened, "rests_for_s": rests_for.map(|rest| rest.as_secs_f64()) });
         clusters.insert(cluster.cluster.name.to_string(), told);
     }
@@ -145,9 +145,9 @@ pub fn inherit_circuits(plan: &Plan, told: &Value, now: Instant) {
     for cluster in &plan.clusters {
         let told = &told[cluster.cluster.name.as_str()];
         let (opened, rests_for) = (told["opened"].as_u64().unwrap_or(0), seconds(&told["rests_for_s"]));
-        let estate = CircuitEstate { opened, rests_for };
-        if estate != CircuitEstate::default() {
-            cluster.inherit_circuit(estate, now);
+        let handed = CircuitHandover { opened, rests_for };
+        if handed != CircuitHandover::default() {
+            cluster.inherit_circuit(handed, now);
         }
     }
 }
@@ -158,23 +158,23 @@ pub fn of_sessions(plan: &Plan, now: Instant, since: Option<Duration>) -> Value 
     let mut clusters = Map::new();
     for cluster in &plan.clusters {
         let Some(persistence) = &cluster.persistence else { continue };
-        let Some((known_by, mut estate)) = persistence.bequeath(now) else { continue };
+        let Some((known_by, mut handed)) = persistence.hand_over(now) else { continue };
         if let Some(since) = since {
             // In tenths of a second, which either moment may have been within.
             let ages = u32::try_from(since.as_millis() / 100 + 2).unwrap_or(u32::MAX);
-            estate.entries.retain(|(_, _, age)| *age <= ages);
-            estate.evictions = 0;
+            handed.entries.retain(|(_, _, age)| *age <= ages);
+            handed.evictions = 0;
         }
-        let mut entries = Vec::with_capacity(estate.entries.len() * ENTRY_BYTES);
-        for (key, endpoint, age) in &estate.entries {
+        let mut entries = Vec::with_capacity(handed.entries.len() * ENTRY_BYTES);
+        for (key, endpoint, age) in &handed.entries {
             entries.extend(key.to_be_bytes());
             entries.extend(endpoint.to_be_bytes());
             entries.extend(age.to_be_bytes());
         }
         let told = json!({
             "by": known_by,
-            "seed": estate.seed,
-            "evictions": estate.evictions,
+            "seed": handed.seed,
+            "evictions": handed.evictions,
             "entries": to_hex(&entries),
         });
         clusters.insert(cluster.cluster.name.to_string(), told);
@@ -198,8 +198,8 @@ pub fn inherit_sessions(plan: &Plan, told: &Value, now: Instant) {
             (number(0), number(8), (number(12) & u64::from(u32::MAX)) as u32)
         };
         let evictions = told["evictions"].as_u64().unwrap_or(0);
-        let estate = TableEstate { seed, evictions, entries: entries.iter().map(entry).collect() };
-        persistence.inherit(known_by, &estate, now);
+        let handed = TableHandover { seed, evictions, entries: entries.iter().map(entry).collect() };
+        persistence.inherit(known_by, &handed, now);
     }
 }
 
@@ -263,11 +263,11 @@ mod tests {
 
     #[test]
     fn what_is_known_of_an_endpoint_is_told_and_read_back() {
-        let estate = EndpointEstate {
+        let handed = EndpointHandover {
             health: (HealthState::Down, 2),
             agent: Report { wish: Wish::Drain, is_down: true, percent: 40 },
             climb: Some((7, Duration::from_millis(1_500))),
-            passive: Some(PassiveEstate {
+            passive: Some(PassiveHandover {
                 ejected: Some((9, Duration::from_secs(4))),
                 evidence: Some(Evidence::FailureRate { bad: 6, requests: 10 }),
                 level: 3,
@@ -275,15 +275,15 @@ mod tests {
                 run: (1, 2),
             }),
         };
-        assert_eq!(read_endpoint(&endpoint(&estate)), estate);
-        assert_eq!(read_endpoint(&endpoint(&EndpointEstate::default())), EndpointEstate::default());
+        assert_eq!(read_endpoint(&endpoint(&handed)), handed);
+        assert_eq!(read_endpoint(&endpoint(&EndpointHandover::default())), EndpointHandover::default());
         let strange = json!({
             "health": "floating", "against": -1, "agent": 7, "climb": { "share": "x", "for_s": -3 },
             "passive": { "counts": { "moon": 1, "latency": 2.5 }, "ejected": { "number": 0, "left_s": 1e300 }, "run": "x" },
         });
         let read = read_endpoint(&strange);
         assert_eq!((read.health, read.climb), ((HealthState::Unknown, 0), None));
-        assert_eq!(read.passive, Some(PassiveEstate::default()));
+        assert_eq!(read.passive, Some(PassiveHandover::default()));
         let read = read_endpoint(&json!({ "agent": { "percent": u64::MAX } }));
         assert_eq!(read.agent.percent, PERCENT_MAX, "as of an agent itself");
     }

@@ -35,7 +35,7 @@ pub use history::Cause;
 pub use load::{Candidate, Inspect, Source, prepare, prepare_offline};
 pub use orders::{Change, Done, Order, OrderSender, Orders};
 pub use prepare::{Fitted, Moves, Preparation, Wanted};
-pub use reconciler::{Past, Reconciler};
+pub use reconciler::{ConfigurationHandover, Reconciler};
 pub use refusal::Refusal;
 pub use status::{State, Status};
 pub use view::{Canary, LostRecords, Shown, View};

@@ -8,8 +8,8 @@
 mod canary;
 mod commit;
 mod files;
+mod handover;
 mod named;
-mod past;
 mod persistence;
 mod provided;
 mod trial;
@@ -39,7 +39,7 @@ use persistence::Persistence;
 use trial::Trial;
 use watched::Watched;
 
-pub use past::Past;
+pub use handover::ConfigurationHandover;
 
 /// Reads, publishes and keeps the configuration that runs. One thread owns it.
 pub struct Reconciler {
@@ -55,8 +55,8 @@ pub struct Reconciler {
     desired: Desired,
     /// What of that is saved, and the history.
     persistence: Persistence,
-    /// The last generation of processes before.
-    past: u64,
+    /// The last generation of the predecessor, or of the process before.
+    generation_before: u64,
     running: Option<Running>,
     /// The canary, if one is running.
     trial: Option<Trial>,
@@ -84,7 +84,7 @@ impl Reconciler {
         let (persistence, found) = Persistence::read(source.state_folder())?;
         view.remember(found.history);
         // After a crash the history, which is written after a pause, may be behind the changes.
-        let past = view.generation().max(found.generation);
+        let generation_before = view.generation().max(found.generation);
         let probes = Probes::start(view.reasons())?;
         let (providers, names) = (Providers::default(), Follower::default());
         view.set_inboxes(Arc::clone(providers.inbox()), names.inbox());
@@ -98,7 +98,7 @@ impl Reconciler {
             names,
             desired: found.desired,
             persistence,
-            past,
+            generation_before,
             running: None,
             trial: None,
             watched: None,
@@ -207,14 +207,14 @@ impl Reconciler {
 
     /// The generation in force, or the last of the process before.
     fn generation(&self) -> u64 {
-        self.running.as_ref().map_or(self.past, |running| running.generation)
+        self.running.as_ref().map_or(self.generation_before, |running| running.generation)
     }
 
     /// The plan in force and the number of the next generation.
     fn next(&self) -> Next<'_> {
         let (previous, running, generation) = match &self.running {
             Some(running) => (Some(&*running.plan), Some(&*running.loaded), running.generation + 1),
-            None => (None, None, self.past + 1),
+            None => (None, None, self.generation_before + 1),
         };
         let admin_tls = self.running.as_ref().and_then(|running| running.admin_tls.as_ref());
         Next { previous, running, admin_tls, generation, inspect: self.inspect }

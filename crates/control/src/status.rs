@@ -173,13 +173,17 @@ pub struct EndpointStatus {
     pub totals: Totals,
 }
 
+/// What others than the plan know of an endpoint.
+struct Known {
+    /// What the last probe that failed said.
+    reason: Option<String>,
+    wish: Option<Wish>,
+    totals: Totals,
+}
+
 impl EndpointStatus {
-    fn of(
-        (cluster, roll): (&ClusterPlan, &Roll),
-        (index, plan): (usize, &EndpointPlan),
-        (reason, wish): (Option<String>, Option<Wish>),
-        totals: Totals,
-    ) -> Self {
+    fn of((cluster, roll): (&ClusterPlan, &Roll), (index, plan): (usize, &EndpointPlan), known: Known) -> Self {
+        let Known { reason, wish, totals } = known;
         let standing = roll.standing(index);
         let ejection = plan.state.ejection().filter(|_| standing == Standing::Ejected);
         let (evidence, ejected_for) = ejection.as_ref().and_then(ejected).unzip();
@@ -239,8 +243,8 @@ pub(crate) fn clusters(plan: &Plan, reasons: &Reasons, wishes: &Wishes, summary:
             let list = all.iter().enumerate().map(|(index, endpoint)| {
                 let id = &endpoint.endpoint.name;
                 let totals = endpoints.get(&(name, id)).map(|totals| (*totals).clone()).unwrap_or_default();
-                let told = (reasons.get(name, id), wishes.get(name, id).cloned());
-                EndpointStatus::of((plan, &roll), (index, endpoint), told, totals)
+                let known = Known { reason: reasons.get(name, id), wish: wishes.get(name, id).cloned(), totals };
+                EndpointStatus::of((plan, &roll), (index, endpoint), known)
             });
             ClusterStatus::of((plan, &roll), totals, list.collect())
         })

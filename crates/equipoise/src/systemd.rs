@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use proxy::Workers;
-use proxy::handover::{Inherited, Pulse};
+use proxy::handover::Inherited;
+use proxy::{Pulse, Workers};
 use tokio::time::{Interval, MissedTickBehavior};
 
 /// The first descriptor that is handed over at a start.

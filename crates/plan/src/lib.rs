@@ -11,6 +11,7 @@
 mod addresses;
 mod agents;
 pub mod balance;
+mod by_name;
 pub mod cluster;
 pub mod explain;
 pub mod filter;
@@ -28,10 +29,10 @@ pub mod sticky;
 #[cfg(test)]
 mod testing;
 pub mod trunk;
-mod twins;
 
 pub use addresses::AddressTable;
 pub use balance::{Ask, LastResort, PickCache};
+pub use by_name::ByName;
 pub use cluster::state::{ClusterState, EndpointState, ListenerState};
 pub use cluster::subset::Subset;
 pub use cluster::{ClusterPlan, Configured, EndpointPlan, Endpoints, Lease, Pick};
@@ -50,5 +51,4 @@ pub use route::redirect::RedirectPlan;
 pub use route::router::Router;
 pub use route::sni::SniTable;
 pub use route::weighted::WeightedClusters;
-pub use sticky::{Moment, Persistence, Session, TableEstate};
-pub use twins::Twins;
+pub use sticky::{Moment, Persistence, Session, TableHandover};

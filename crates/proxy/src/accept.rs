@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 
 use crate::bound::{Bound, Opened};
 use crate::connection::{Connection, ConnectionFacts};
-use crate::datagram::Port;
+use crate::datagram;
 use crate::downstream;
 use crate::downstream::http1::Over;
 use crate::http3::{self, Keys};
@@ -53,29 +53,30 @@ pub(crate) struct Accepting {
 /// Where connections or datagrams are taken.
 enum Taking {
     Streams(Rc<Acceptor>),
-    Datagrams(Rc<Port>),
+    Datagrams(Rc<datagram::Socket>),
     Quic(Rc<http3::Socket>),
 }
 
 impl Accepting {
     /// Accepts on `socket`, or takes its datagrams, until told to end.
     pub(crate) fn start(worker: &Rc<Worker>, bound: Bound, index: usize, opened: Opened) -> io::Result<Self> {
-        let Opened { name, transport, socket, hub, beside, .. } = opened;
+        let Opened { name, transport, socket, hub, predecessor, .. } = opened;
         let handle = Rc::new(ListenerHandle::new(index));
-        let (waker, done) = Told::default();
+        let (waker, done) = AcceptSignals::default();
         let taking = match (transport, hub) {
             (Transport::Quic, Some(hub)) => {
                 let done = done.clone();
                 let ended = move || drop(done.take());
-                let port = downstream::http3::open(worker, (socket.into(), hub), handle.clone(), waker.clone(), ended)?;
-                Some(Taking::Quic(port))
+                let socket =
+                    downstream::http3::open(worker, (socket.into(), hub), handle.clone(), waker.clone(), ended)?;
+                Some(Taking::Quic(socket))
             }
             (Transport::Datagram | Transport::Quic, _) => {
-                let port = Port::new(worker, socket.into(), (handle.clone(), beside))?;
-                let kept = port.clone();
+                let socket = datagram::Socket::open(worker, socket.into(), (handle.clone(), predecessor))?;
+                let kept = socket.clone();
                 let (waker, done) = (waker.clone(), done.clone());
                 tokio::task::spawn_local(async move {
-                    port.serve(waker).await;
+                    socket.serve(waker).await;
                     drop(done.take());
                 });
                 Some(Taking::Datagrams(kept))
@@ -99,15 +100,15 @@ impl Accepting {
     pub(crate) fn tune(&self, settings: &ListenerSocket) {
         match &*self.socket.borrow() {
             Some(Taking::Streams(acceptor)) => acceptor.tune(settings),
-            Some(Taking::Datagrams(port)) => port.tune(settings),
+            Some(Taking::Datagrams(socket)) => socket.tune(settings),
             Some(Taking::Quic(_)) | None => {}
         }
     }
 
     /// Another plan is in force: of connections, each sees it with its next request.
     pub(crate) fn review(&self) {
-        if let Some(Taking::Datagrams(port)) = &*self.socket.borrow() {
-            port.review();
+        if let Some(Taking::Datagrams(socket)) = &*self.socket.borrow() {
+            socket.review();
         }
     }
 
@@ -115,8 +116,8 @@ impl Accepting {
     pub(crate) fn duplicate(&self) -> Option<io::Result<OwnedFd>> {
         Some(match &*self.socket.borrow() {
             Some(Taking::Streams(acceptor)) => acceptor.duplicate(),
-            Some(Taking::Datagrams(port)) => port.duplicate(),
-            Some(Taking::Quic(port)) => port.duplicate(),
+            Some(Taking::Datagrams(socket)) => socket.duplicate(),
+            Some(Taking::Quic(socket)) => socket.duplicate(),
             None => return None,
         })
     }
@@ -124,8 +125,8 @@ impl Accepting {
     /// A way by which another process can pass on what is for connections or flows of this one; nothing for streams.
     pub(crate) fn open_way(&self) -> io::Result<Option<OwnedFd>> {
         match &*self.socket.borrow() {
-            Some(Taking::Datagrams(port)) => port.open_way().map(Some),
-            Some(Taking::Quic(port)) => port.open_way().map(Some),
+            Some(Taking::Datagrams(socket)) => socket.open_way().map(Some),
+            Some(Taking::Quic(socket)) => socket.open_way().map(Some),
             Some(Taking::Streams(_)) | None => Ok(None),
         }
     }
@@ -133,7 +134,7 @@ impl Accepting {
     /// What ids of QUIC are made with, and the number of this process.
     pub(crate) fn keys(&self) -> Option<(Keys, u8)> {
         match &*self.socket.borrow() {
-            Some(Taking::Quic(port)) => Some(port.keys()),
+            Some(Taking::Quic(socket)) => Some(socket.keys()),
             _ => None,
         }
     }
@@ -141,27 +142,27 @@ impl Accepting {
     /// Whether another process reads the socket, if it is one of datagrams; and the flows that there are.
     pub(crate) fn pause(&self, is_paused: bool) -> Vec<Envelope> {
         match &*self.socket.borrow() {
-            Some(Taking::Datagrams(port)) => port.pause(is_paused),
-            Some(Taking::Quic(port)) => {
-                port.pause(is_paused);
+            Some(Taking::Datagrams(socket)) => socket.pause(is_paused),
+            Some(Taking::Quic(socket)) => {
+                socket.pause(is_paused);
                 Vec::new()
             }
             Some(Taking::Streams(_)) | None => Vec::new(),
         }
     }
 
-    /// The port, of QUIC.
+    /// Returns the socket of QUIC.
     pub(crate) fn quic(&self) -> Option<Rc<http3::Socket>> {
         match &*self.socket.borrow() {
-            Some(Taking::Quic(port)) => Some(port.clone()),
+            Some(Taking::Quic(socket)) => Some(socket.clone()),
             _ => None,
         }
     }
 
-    /// The socket of datagrams that are passed on.
-    pub(crate) fn datagrams(&self) -> Option<Rc<Port>> {
+    /// Returns the socket of flows.
+    pub(crate) fn datagrams(&self) -> Option<Rc<datagram::Socket>> {
         match &*self.socket.borrow() {
-            Some(Taking::Datagrams(port)) => Some(port.clone()),
+            Some(Taking::Datagrams(socket)) => Some(socket.clone()),
             _ => None,
         }
     }
@@ -178,7 +179,7 @@ impl Accepting {
     }
 }
 
-async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, handle: Rc<ListenerHandle>, (waker, done): Told) {
+async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, handle: Rc<ListenerHandle>, (waker, done): AcceptSignals) {
     let mut turn = 0;
     while !handle.closing.get() {
         let accepted = poll_fn(|cx| {
@@ -206,7 +207,7 @@ async fn accept(worker: Rc<Worker>, acceptor: Rc<Acceptor>, handle: Rc<ListenerH
 }
 
 /// How the task that accepts is woken, and what it drops when its socket is closed.
-type Told = (Rc<RefCell<Option<Waker>>>, Rc<RefCell<Option<Sender<()>>>>);
+type AcceptSignals = (Rc<RefCell<Option<Waker>>>, Rc<RefCell<Option<Sender<()>>>>);
 
 fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, handle: &Rc<ListenerHandle>) {
     let plan = worker.plan_of(handle);

@@ -8,7 +8,7 @@ use model::{Address, Name};
 
 use crate::http3::{Generation, Hub};
 use crate::listen::Transport;
-use crate::past::Beside;
+use crate::predecessor::PredecessorLink;
 use crate::socket_file::SocketFile;
 
 /// A socket that was bound for a worker.
@@ -18,8 +18,8 @@ pub(crate) struct Opened {
     pub socket: OwnedFd,
     /// For connections of QUIC.
     pub hub: Option<Hub>,
-    /// For flows that are the process before's.
-    pub beside: Option<Beside>,
+    /// For flows that are the predecessor's.
+    pub predecessor: Option<PredecessorLink>,
     /// It came from another process, and is set up as that was asked for.
     pub is_adopted: bool,
 }

@@ -3,6 +3,7 @@
 //! Nothing here is shared with another worker but what the plan and the telemetry hold in atomics. State is in cells
 //! because all tasks of a worker run on its thread; no borrow is held across an await.
 
+pub(crate) mod command;
 mod open;
 pub(crate) mod run;
 

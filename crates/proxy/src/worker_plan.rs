@@ -22,7 +22,7 @@ use plan::retry::Savings;
 use plan::{ClusterPlan, ClusterState, EndpointState, ListenerPlan, ListenerState, PickCache, Plan, RoutePlan};
 use telemetry::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Telemetry};
 
-use crate::cells::Cells;
+use crate::lazy_table::LazyTable;
 use crate::registry::Registration;
 use crate::tls::{ListenerTls, TlsMaterial, UpstreamTlsNow};
 use crate::upstream::pool::Pool;
@@ -43,9 +43,9 @@ pub(crate) struct WorkerPlan {
     /// What the filters of a route decide of every response, by [`RoutePlan::index`]; made at first use.
     withheld_response: ByIndex<Rc<Withheld>>,
     /// By the slot of the cluster's state; made at first use.
-    clusters: Cells<Rc<ClusterLocal>>,
+    clusters: LazyTable<Rc<ClusterLocal>>,
     /// By the slot of the endpoint's state; made at first use.
-    endpoints: Cells<Rc<EndpointLocal>>,
+    endpoints: LazyTable<Rc<EndpointLocal>>,
     tls: Arc<TlsMaterial>,
     telemetry: Arc<Telemetry>,
     /// The plan of this worker that is in force by now, which is another once this one is over, or is only tried.

@@ -8,10 +8,10 @@ use model::{Fault, Name, PickReason};
 
 use crate::counter::FAULTS;
 use crate::histogram::{EXPOSED_BOUNDS_MICROS, HistogramSnapshot};
+use crate::listing::Listing;
 use crate::names::{Definition, Metric};
 use crate::process::Process;
 use crate::record::{CLASS_LABELS, CLASSES};
-use crate::registry::Listing;
 use crate::summary::Totals;
 
 /// A value that lives elsewhere, handed in at scrape time: one sample of a metric from the table.

@@ -13,6 +13,7 @@ pub mod counter;
 mod expose;
 pub mod figures;
 pub mod histogram;
+mod listing;
 pub mod log;
 pub mod names;
 mod process;

@@ -10,6 +10,7 @@ use model::{Name, Snapshot};
 
 use crate::expose::{self, Gauge};
 use crate::figures::{self, Counts, Figures, Gone, Shard, take, tell, tell_apart};
+use crate::listing::Listing;
 use crate::series::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Series};
 use crate::summary::Summary;
 use crate::trial::Trial;
@@ -124,41 +125,6 @@ fn add_apart<S: Shard>([gone, before]: [&mut Counts; 2], series: &Series<S>) {
     let [own, inherited] = tell_apart(series);
     figures::add(gone, &own);
     figures::add(before, &inherited);
-}
-
-/// Every series at a moment, in the order of names.
-#[derive(Debug)]
-pub(crate) struct Listing {
-    pub(crate) listeners: Vec<(Name, Arc<ListenerSeries>)>,
-    pub(crate) routes: Vec<(Name, Arc<RouteSeries>)>,
-    pub(crate) clusters: Vec<(Name, Arc<ClusterSeries>)>,
-    pub(crate) endpoints: Vec<((Name, Name), Arc<EndpointSeries>)>,
-    pub(crate) gone: Gone,
-    pub(crate) workers: usize,
-}
-
-impl Listing {
-    /// Adds what is configured and was not used yet.
-    fn add_unused(&mut self, snapshot: &Snapshot) {
-        let endpoints = |cluster: &Arc<Cluster>| {
-            let name = cluster.name.clone();
-            let ids = cluster.endpoints.iter().map(move |endpoint| (name.clone(), endpoint.name.clone()));
-            ids.collect::<Vec<_>>()
-        };
-        add_unused(&mut self.listeners, snapshot.listeners.iter().map(|listener| listener.name.clone()));
-        add_unused(&mut self.routes, snapshot.routes.iter().map(|route| route.name.clone()));
-        add_unused(&mut self.clusters, snapshot.clusters.iter().map(|cluster| cluster.name.clone()));
-        add_unused(&mut self.endpoints, snapshot.clusters.iter().flat_map(endpoints));
-    }
-}
-
-fn add_unused<K: Ord, S: Default>(list: &mut Vec<(K, Arc<Series<S>>)>, configured: impl Iterator<Item = K>) {
-    // It has no shard, and never will.
-    let nothing = Arc::new(Series::new(0));
-    let is_used = |key: &K| list.binary_search_by(|(known, _)| known.cmp(key)).is_ok();
-    let unused: Vec<K> = configured.filter(|key| !is_used(key)).collect();
-    list.extend(unused.into_iter().map(|key| (key, Arc::clone(&nothing))));
-    list.sort_by(|(one, _), (other, _)| one.cmp(other));
 }
 
 /// What a snapshot holds, by name.

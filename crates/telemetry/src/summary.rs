@@ -8,8 +8,8 @@ use model::{Name, PickReason};
 use crate::counter::FAULTS;
 use crate::figures::{Gone, take};
 use crate::histogram::HistogramSnapshot;
+use crate::listing::Listing;
 use crate::record::CLASSES;
-use crate::registry::Listing;
 use crate::series::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries};
 
 /// Counts that rise, of everything or of one object. What an object does not count stays zero.

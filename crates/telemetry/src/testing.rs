@@ -10,7 +10,7 @@ use model::{Address, Facts, Name, RequestHead, ResponseHead, Scheme, Version};
 use crate::record::{Kind, Phases, Record};
 
 /// Everything that a record borrows.
-pub(crate) struct Told {
+pub(crate) struct Draft {
     pub(crate) listener: Name,
     pub(crate) route: Name,
     pub(crate) cluster: Name,
@@ -42,7 +42,7 @@ pub(crate) fn request(method: &[u8], target: &[u8], fields: &[(&[u8], &[u8])]) -
     head
 }
 
-impl Default for Told {
+impl Default for Draft {
     fn default() -> Self {
         Self {
             listener: "web".into(),
@@ -68,7 +68,7 @@ impl Default for Told {
     }
 }
 
-impl Told {
+impl Draft {
     pub(crate) fn facts(&self) -> Facts<'_> {
         Facts {
             peer: self.peer,

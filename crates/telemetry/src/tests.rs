@@ -11,18 +11,18 @@ use model::snapshot::{Action, Route};
 use model::{Fault, Name, Snapshot};
 
 use crate::series::Series;
-use crate::testing::{Told, request};
+use crate::testing::{Draft, request};
 use crate::{ClusterShard, EndpointShard, Gauge, Kind, ListenerShard, Metric, Record, Telemetry, WorkerSeries, count};
 
 /// Counts a record as worker `worker` of `telemetry` would.
-fn tell(telemetry: &Telemetry, worker: usize, told: &Told, change: impl FnOnce(&mut Record<'_>)) {
-    let facts = told.facts();
-    let mut record = told.record(&facts);
+fn tell(telemetry: &Telemetry, worker: usize, draft: &Draft, change: impl FnOnce(&mut Record<'_>)) {
+    let facts = draft.facts();
+    let mut record = draft.record(&facts);
     change(&mut record);
-    let listener = telemetry.listener(&told.listener);
+    let listener = telemetry.listener(&draft.listener);
     let route = record.route.map(|name| telemetry.route(name));
     let cluster = record.cluster.map(|name| telemetry.cluster(name));
-    let endpoint = record.endpoint.map(|name| telemetry.endpoint(&told.cluster, name));
+    let endpoint = record.endpoint.map(|name| telemetry.endpoint(&draft.cluster, name));
     let into = WorkerSeries {
         listener: Some(listener.of(worker)),
         route: route.as_ref().map(|series| series.of(worker)),
@@ -49,9 +49,9 @@ fn counts_of_all_workers_add_up_exactly_while_they_are_read() {
             .map(|worker| {
                 let telemetry = &telemetry;
                 scope.spawn(move || {
-                    let told = Told::default();
+                    let draft = Draft::default();
                     for turn in 0..EACH {
-                        tell(telemetry, worker, &told, |record| {
+                        tell(telemetry, worker, &draft, |record| {
                             record.response_status = [200, 503][(turn % 2) as usize];
                             record.retries = 1;
                         });
@@ -87,14 +87,14 @@ fn counts_of_all_workers_add_up_exactly_while_they_are_read() {
 #[test]
 fn a_record_is_counted_where_it_belongs_and_nowhere_else() {
     let telemetry = Telemetry::new(2);
-    let told = Told::default();
-    tell(&telemetry, 0, &told, |record| {
+    let draft = Draft::default();
+    tell(&telemetry, 0, &draft, |record| {
         record.response_status = 504;
         record.fault = Some(Fault::ResponseHeadTimeout);
         record.phases.queue = Duration::from_millis(3);
         record.phases.first_byte = Duration::ZERO;
     });
-    tell(&telemetry, 1, &told, |record| {
+    tell(&telemetry, 1, &draft, |record| {
         record.response_status = 404;
         record.fault = Some(Fault::NoRoute);
         (record.route, record.cluster, record.endpoint) = (None, None, None);
@@ -117,20 +117,20 @@ fn a_record_is_counted_where_it_belongs_and_nowhere_else() {
 #[test]
 fn tunnels_streams_and_broken_heads_do_not_bend_the_latency_of_requests() {
     let telemetry = Telemetry::new(1);
-    let mut told = Told::default();
-    tell(&telemetry, 0, &told, |record| record.response_status = 101);
-    tell(&telemetry, 0, &told, |record| (record.request, record.response_status) = (None, 408));
-    tell(&telemetry, 0, &told, |record| {
+    let mut draft = Draft::default();
+    tell(&telemetry, 0, &draft, |record| record.response_status = 101);
+    tell(&telemetry, 0, &draft, |record| (record.request, record.response_status) = (None, 408));
+    tell(&telemetry, 0, &draft, |record| {
         (record.request, record.kind, record.response_status) = (None, Kind::Stream, 0)
     });
-    told.request = request(b"CONNECT", b"", &[]);
-    tell(&telemetry, 0, &told, |_| ());
+    draft.request = request(b"CONNECT", b"", &[]);
+    tell(&telemetry, 0, &draft, |_| ());
     let summary = telemetry.summary();
     assert_eq!(summary.total.latency.count(), 0);
     assert_eq!((summary.total.classes, summary.total.streams), ([0, 1, 1, 0, 1, 0], 1));
     assert_eq!(summary.total.busy_nanos, 12_345_000);
     assert_eq!(summary.endpoints[0].1.streams, 1);
-    tell(&telemetry, 0, &told, |record| record.response_status = 403);
+    tell(&telemetry, 0, &draft, |record| record.response_status = 403);
     assert_eq!(telemetry.summary().total.latency.count(), 1);
 }
 
@@ -155,22 +155,22 @@ pub(crate) fn snapshot_with_route(name: &str) -> Snapshot {
 #[test]
 fn counters_survive_by_name_and_go_when_object_and_holder_are_gone() {
     let telemetry = Telemetry::new(1);
-    let told = Told::default();
-    let held = telemetry.cluster(&told.cluster);
-    tell(&telemetry, 0, &told, |_| ());
+    let draft = Draft::default();
+    let held = telemetry.cluster(&draft.cluster);
+    tell(&telemetry, 0, &draft, |_| ());
     telemetry.retain(&snapshot_with_route("shop").into());
     let summary = telemetry.summary();
     assert!(summary.listeners.is_empty() && summary.endpoints.is_empty());
     assert_eq!(summary.routes[0].1.requests(), 1, "still configured");
     assert_eq!(summary.clusters[0].1.requests(), 1, "still held");
     assert_eq!(summary.total.requests(), 1, "totals never fall");
-    assert!(Arc::ptr_eq(&held, &telemetry.cluster(&told.cluster)));
+    assert!(Arc::ptr_eq(&held, &telemetry.cluster(&draft.cluster)));
     telemetry.retain(&Arc::default());
     drop(held);
     let summary = telemetry.summary();
     assert!(summary.routes.is_empty() && summary.clusters.is_empty());
     assert_eq!(summary.total.first_byte.count(), 1);
-    assert_eq!(telemetry.route(&told.route).of(0).requests.get(), [0; 6], "a new object of an old name starts anew");
+    assert_eq!(telemetry.route(&draft.route).of(0).requests.get(), [0; 6], "a new object of an old name starts anew");
 }
 
 #[test]
@@ -188,10 +188,10 @@ fn a_series_asked_for_again_is_wanted_again() {
 #[test]
 fn a_summary_less_an_earlier_one_is_what_came_between() {
     let telemetry = Telemetry::new(1);
-    let told = Told::default();
-    tell(&telemetry, 0, &told, |_| ());
+    let draft = Draft::default();
+    tell(&telemetry, 0, &draft, |_| ());
     let before = telemetry.summary();
-    let other = Told { cluster: "new".into(), ..Told::default() };
+    let other = Draft { cluster: "new".into(), ..Draft::default() };
     tell(&telemetry, 0, &other, |record| record.response_status = 500);
     let between = telemetry.summary().since(&before);
     assert_eq!(between.total.classes, [0, 0, 0, 0, 0, 1]);
@@ -302,7 +302,7 @@ fn check_histograms(samples: &[Sample]) -> usize {
 #[test]
 fn the_page_keeps_the_format_and_tells_the_counts() {
     let telemetry = Telemetry::new(2);
-    let hostile = Told { listener: "a\"b\\c\nd {x=\"1\"} 7".into(), cluster: "ü,}".into(), ..Told::default() };
+    let hostile = Draft { listener: "a\"b\\c\nd {x=\"1\"} 7".into(), cluster: "ü,}".into(), ..Draft::default() };
     for worker in 0..2 {
         for (turn, &fault) in Fault::ALL.iter().enumerate() {
             tell(&telemetry, worker, &hostile, |record| {
@@ -338,7 +338,7 @@ fn the_page_keeps_the_format_and_tells_the_counts() {
 #[test]
 fn every_metric_of_the_table_reaches_the_page() {
     let telemetry = Telemetry::new(1);
-    tell(&telemetry, 0, &Told::default(), |record| {
+    tell(&telemetry, 0, &Draft::default(), |record| {
         record.fault = Some(Fault::ClosedInResponse);
         record.session = Some(model::persistence::SessionPick::Moved);
         record.phases.queue = Duration::from_millis(1);

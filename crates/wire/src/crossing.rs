@@ -220,13 +220,22 @@ fn loaded(fields: &mut Fields, bytes: &[u8]) -> Span {
     Span::new(start, start + bytes.len())
 }
 
+/// What a status line says.
+#[derive(Clone, Copy, Debug)]
+pub struct StatusLine {
+    /// The status.
+    pub status: u16,
+    /// The version by which it came.
+    pub version: Version,
+}
+
 /// Puts a response head together: clears `head`, takes status and fields. `ends` says that the message is whole with it.
 ///
 /// # Errors
 /// [`Fault::BadResponse`] or [`Fault::ResponseHeadTooLarge`].
 pub fn arriving_response<'f>(
     head: &mut ResponseHead,
-    (status, version): (u16, Version),
+    StatusLine { status, version }: StatusLine,
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
     (request_method, limits, ends): (Method, &HeadLimits, bool),
 ) -> Result<ResponseParsed, Fault> {

@@ -27,8 +27,8 @@ pub enum Kind {
     Offer = 1,
     /// From the new one: it could take over, and which sockets it wants; or it has taken in a first part of what it was told.
     Prepared = 2,
-    /// From the old one: what it has come to know, in two parts if the new one takes that.
-    Estate = 3,
+    /// From the old one: its runtime state, in two parts if the new one takes that.
+    State = 3,
     /// From the new one: it takes what arrives.
     Ready = 4,
     /// From the new one: it cannot take over. From the old one: it is not to.
@@ -41,7 +41,7 @@ pub enum Kind {
 
 impl Kind {
     const ALL: [Self; 7] =
-        [Self::Offer, Self::Prepared, Self::Estate, Self::Ready, Self::Refused, Self::Figures, Self::Note];
+        [Self::Offer, Self::Prepared, Self::State, Self::Ready, Self::Refused, Self::Figures, Self::Note];
 }
 
 /// The head of a frame.

@@ -106,7 +106,7 @@ impl Resolver<'_> {
 
     /// Looks up the host name of an endpoint.
     fn look_up(&mut self, path: &str, host: &str, port: u16) -> Option<SocketAddr> {
-        self.has_names = true;
+        self.reuse.has_names = true;
         match (self.loader.resolve_host)(&self.names, host, port) {
             // The least, so that a name whose addresses come in changing order stays the same endpoint.
             Ok(found) => match found.into_iter().min() {

@@ -22,9 +22,9 @@ impl Resolver<'_> {
     pub(super) fn cluster(&mut self, name: &str, written: &file::Cluster) -> Option<Cluster> {
         let at = format!("clusters/{name}");
         let endpoints_from = self.endpoints_from(&at, name, &written.endpoints);
-        self.has_names = false;
+        self.reuse.has_names = false;
         let endpoints = self.endpoints(&format!("{at}/endpoints"), written.endpoints.written());
-        let follows_names = self.has_names && written.resolve == file::Resolve::Ttl;
+        let follows_names = self.reuse.has_names && written.resolve == file::Resolve::Ttl;
         if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.address.ip().is_none()) {
             self.fit_for_unix(&at, written, &endpoint.name);
         }
@@ -69,7 +69,7 @@ impl Resolver<'_> {
             persistence: self.persistence(&at, written),
         };
         let endpoints_from = endpoints_from.map(Box::new);
-        Some(Cluster { name: name.into(), endpoints, endpoints_from, settings: self.shared(settings) })
+        Some(Cluster { name: name.into(), endpoints, endpoints_from, settings: self.reuse.shared(settings) })
     }
 
     /// Which connections are kept. Without reuse there is one for each request.

@@ -83,7 +83,7 @@ impl Resolver<'_> {
                 }
                 self.check_http3(&at, name, written, bind.as_ref());
                 let http = self.http_listener(&at, written, versions);
-                self.paths.push((name.to_owned(), http.paths));
+                self.objects.paths.push((name.to_owned(), http.paths));
                 Some(Protocol::Http(http))
             }
             file::Protocol::Tcp => {
@@ -325,7 +325,7 @@ impl Resolver<'_> {
     /// Checks that a cluster exists, and that its endpoints are spoken to in a way that what comes can be passed on.
     fn takes(&mut self, path: &str, cluster: &str, what: Carried) {
         self.cluster_exists(path, cluster);
-        let written = self.clusters.as_ref().and_then(|all| all.get(cluster)?.get("http_versions"));
+        let written = self.objects.clusters.as_ref().and_then(|all| all.get(cluster)?.get("http_versions"));
         let versions = written.map_or(&[][..], Node::items);
         // One with others beside it is told of where it stands.
         if !matches!(versions, [only] if only.text() == Some("h3")) {

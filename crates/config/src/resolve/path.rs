@@ -11,11 +11,11 @@ use super::Resolver;
 impl Resolver<'_> {
     /// Notes into which forms the listeners of the route that comes next bring paths; no names are all listeners.
     pub(super) fn note_forms(&mut self, listeners: &[String]) {
-        self.forms.clear();
-        for (name, paths) in &self.paths {
+        self.objects.forms.clear();
+        for (name, paths) in &self.objects.paths {
             let is_one = listeners.is_empty() || listeners.contains(name);
-            if is_one && !self.forms.contains(paths) {
-                self.forms.push(*paths);
+            if is_one && !self.objects.forms.contains(paths) {
+                self.objects.forms.push(*paths);
             }
         }
     }
@@ -27,12 +27,12 @@ impl Resolver<'_> {
             Some(rules) if path.starts_with('/') => normal(path, rules),
             _ => Some(path.to_owned()),
         };
-        let mut found: Vec<String> = self.forms.iter().filter_map(of).collect();
+        let mut found: Vec<String> = self.objects.forms.iter().filter_map(of).collect();
         found.sort_unstable();
         found.dedup();
         match found.as_slice() {
             [one] => return one.clone(),
-            [] if self.forms.is_empty() => {}
+            [] if self.objects.forms.is_empty() => {}
             [] => self.warn_of_no_form(at, path),
             several => {
                 let list = several.iter().map(|form| format!("`{form}`")).collect::<Vec<_>>().join(" and ");

@@ -54,7 +54,7 @@ impl Resolver<'_> {
 
     /// Reads a file once, however often it is named.
     pub(super) fn file_bytes(&mut self, path: &Path, bytes_max: usize) -> Result<Arc<[u8]>, String> {
-        self.looks_outside = true;
+        self.reuse.looks_outside = true;
         if self.access == Access::None {
             return Err("files are not read here".to_owned());
         }

@@ -65,7 +65,7 @@ impl Resolver<'_> {
     fn route_listeners(&mut self, at: &str, names: &[String]) {
         for (index, name) in names.iter().enumerate() {
             let path = format!("{at}/listeners/{index}");
-            let Some(listeners) = &self.listeners else { return };
+            let Some(listeners) = &self.objects.listeners else { return };
             match listeners.get(name.as_str()) {
                 Some(true) => {}
                 Some(false) => {

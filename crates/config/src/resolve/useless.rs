@@ -12,7 +12,7 @@ use model::snapshot::{Balance, Cluster, Route, Snapshot};
 
 use super::Resolver;
 use crate::source::Span;
-use crate::tree::Twins;
+use crate::tree::ByName;
 
 /// Statuses from here on tell of a failure.
 const FAILURES_FROM: u16 = 400;
@@ -40,7 +40,7 @@ impl Resolver<'_> {
             self.useless_in_route(&format!("routes/{index}"), route, &clusters);
         }
         let tree = self.tree;
-        let written = Twins::of(tree.get("clusters"));
+        let written = ByName::of(tree.get("clusters"));
         for cluster in &snapshot.clusters {
             if !may_be_brought
                 && !used.contains(&cluster.name)

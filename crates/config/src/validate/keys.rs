@@ -5,14 +5,14 @@ use serde_json::{Map, Value};
 use super::{ALL_FILTERS, ALL_KEYS, NAME_RULE, Validator, check_name};
 use crate::changes::NAMED;
 use crate::file::{DEFAULTS, DEFAULTS_KEY, NAME_FORMAT, Protocol, WHEN};
-use crate::tree::{Key, Node, Step, Twins};
+use crate::tree::{ByName, Key, Node, Step};
 use crate::wording::{may_hold, mend_place, similar_key};
 
 impl<'a> Validator<'a> {
-    pub(super) fn twins(&self) -> Option<Twins<'a>> {
+    pub(super) fn known_by_name(&self) -> Option<ByName<'a>> {
         let [Step::Key(kind)] = self.path.as_slice() else { return None };
         let known = self.known.filter(|_| NAMED.contains(&kind.text.as_str()))?;
-        Some(Twins::of(known.get(&kind.text)))
+        Some(ByName::of(known.get(&kind.text)))
     }
 
     pub(super) fn check_name(&mut self, schema: &Map<String, Value>, key: &Key) {

@@ -103,16 +103,16 @@ impl Fixture {
     }
 
     /// Another owner in the place of this one, as a process that is started in the same folder has it: what this one knew.
-    fn follow(&mut self) -> Past {
-        let past = self.reconciler.past();
+    fn follow(&mut self) -> ConfigurationHandover {
+        let handed = self.reconciler.hand_over();
         self.reconciler = Self::owner(&self.folder, &self.data);
-        past
+        handed
     }
 
     /// Removes the folder in which it keeps what is to outlive it.
     fn remove_kept(&self, name: &str) {
         // Nothing is written there any more behind this.
-        self.reconciler.past();
+        self.reconciler.hand_over();
         std::fs::remove_dir_all(self.path(name)).unwrap();
     }
 

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use control::explain::{ClusterTold, EndpointTold, Explanation, FilterTold, Outcome, RouteTold};
+use control::explain::{
+    ClusterExplanation, EndpointExplanation, Explanation, FilterExplanation, Outcome, RouteExplanation,
+};
 
 use crate::escape;
 
@@ -32,7 +34,7 @@ fn line(out: &mut String, label: &str, text: &str) {
     let _ = writeln!(out, "{:indent$}{label:width$} {text}", "", indent = indent, width = width);
 }
 
-fn routes(out: &mut String, routes: &[RouteTold], unfit: usize) {
+fn routes(out: &mut String, routes: &[RouteExplanation], unfit: usize) {
     let taken = routes.iter().position(|route| route.holds);
     let before = &routes[..taken.unwrap_or(routes.len())];
     for route in before.iter().take(ROUTES_MAX) {
@@ -43,7 +45,7 @@ fn routes(out: &mut String, routes: &[RouteTold], unfit: usize) {
     if let Some(taken) = taken {
         let route = &routes[taken];
         line(out, "takes", &format!("route `{}` ({})", route.name, route.asks));
-        let after: Vec<&RouteTold> = routes[taken + 1..].iter().filter(|route| route.holds).collect();
+        let after: Vec<&RouteExplanation> = routes[taken + 1..].iter().filter(|route| route.holds).collect();
         for route in after.iter().take(ROUTES_MAX) {
             line(out, "", &format!("route `{}` ({}) matches too, but has lower precedence", route.name, route.asks));
         }
@@ -61,7 +63,7 @@ fn more(out: &mut String, count: usize) {
     }
 }
 
-fn filters(out: &mut String, filters: &[FilterTold]) {
+fn filters(out: &mut String, filters: &[FilterExplanation]) {
     for (place, filter) in filters.iter().enumerate() {
         let effect = match (filter.answers, filter.changes.is_empty(), filter.changes_response) {
             (Some(status), ..) => format!("answers {status}"),
@@ -82,7 +84,7 @@ fn filters(out: &mut String, filters: &[FilterTold]) {
     }
 }
 
-fn forward(out: &mut String, cluster: &ClusterTold) {
+fn forward(out: &mut String, cluster: &ClusterExplanation) {
     let share = if cluster.share < 100.0 { format!(" ({:.1} % of requests)", cluster.share) } else { String::new() };
     line(out, "goes to", &format!("cluster `{}`{share}, balance {}", cluster.name, cluster.balance));
     for note in &cluster.notes {
@@ -105,8 +107,8 @@ fn forward(out: &mut String, cluster: &ClusterTold) {
     }
 }
 
-fn row(endpoint: &EndpointTold, width: usize) -> String {
-    let EndpointTold { name, standing, is_backup, weight, in_flight, connections_max, share } = endpoint;
+fn row(endpoint: &EndpointExplanation, width: usize) -> String {
+    let EndpointExplanation { name, standing, is_backup, weight, in_flight, connections_max, share } = endpoint;
     let mark = if *is_backup { "  backup" } else { "" };
     let load = match connections_max {
         Some(max) => format!("{in_flight} of {max}"),
@@ -121,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_filter_that_closes_says_so_and_a_backup_is_marked() {
-        let deny = FilterTold {
+        let deny = FilterExplanation {
             name: "deny".to_owned(),
             changes: Vec::new(),
             changes_response: false,
@@ -132,7 +134,7 @@ mod tests {
         let mut out = String::new();
         filters(&mut out, &[deny]);
         assert!(out.contains("deny: closes the connection or stream without an answer"), "{out}");
-        let backup = EndpointTold {
+        let backup = EndpointExplanation {
             name: "a".to_owned(),
             standing: "fit".to_owned(),
             is_backup: true,
@@ -142,6 +144,6 @@ mod tests {
             share: 100.0,
         };
         assert!(row(&backup, 8).ends_with("100.0 %  backup"));
-        assert!(row(&EndpointTold { is_backup: false, ..backup }, 8).ends_with("100.0 %"));
+        assert!(row(&EndpointExplanation { is_backup: false, ..backup }, 8).ends_with("100.0 %"));
     }
 }

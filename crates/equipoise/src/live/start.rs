@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use control::connections::Connections;
 use control::history::Origin;
-use control::{Past, Reconciler, Refusal, Source, View};
+use control::{ConfigurationHandover, Reconciler, Refusal, Source, View};
 use proxy::Workers;
-use proxy::handover::Heritage;
+use proxy::handover::Inheritance;
 use telemetry::Telemetry;
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -109,23 +109,24 @@ impl Live {
 
     fn assemble(source: Source, count: usize, mut predecessor: Option<Predecessor>) -> io::Result<Self> {
         let telemetry = Telemetry::new(count);
-        let (mut past, mut admin_offered) = (None, None);
-        let mut heritage = Heritage::new(systemd::sockets()?, false);
+        let (mut handed, mut admin_offered) = (None, None);
+        let mut inheritance = Inheritance::new(systemd::sockets()?, false);
         if let Some(Predecessor { offer: Offer { sockets, admin, told }, .. }) = &mut predecessor {
-            heritage = Heritage::new(std::mem::take(sockets), true);
-            (heritage.tickets, heritage.tokens) = manifest::read_secrets(&told["secrets"]);
+            inheritance = Inheritance::new(std::mem::take(sockets), true);
+            (inheritance.tickets, inheritance.tokens) = manifest::read_secrets(&told["secrets"]);
             admin_offered = admin.take();
             let told = told.get_mut("past").map(serde_json::Value::take).unwrap_or_default();
-            past = Some(serde_json::from_value::<Past>(told).map_err(io::Error::other)?);
+            handed = Some(serde_json::from_value::<ConfigurationHandover>(told).map_err(io::Error::other)?);
         }
-        let workers = Workers::start(proxy::Options { workers: count, telemetry: Arc::clone(&telemetry), heritage })?;
+        let options = proxy::Options { workers: count, telemetry: Arc::clone(&telemetry), inheritance };
+        let workers = Workers::start(options)?;
         let view = View::new(Arc::clone(&telemetry), count, Box::new(workers.lost_records()));
         view.set_connections(connections(&workers));
         let predecessor = Arc::new(Mutex::new(predecessor));
         let publisher = upgrade::publisher(&workers, (&telemetry, &predecessor));
         let mut reconciler = Reconciler::new(source, proxy::check, publisher, view)?;
-        if let Some(past) = &past {
-            reconciler.follow(past);
+        if let Some(handed) = &handed {
+            reconciler.inherit(handed);
         }
         let (order_sender, orders) = control::orders::channel();
         Ok(Self {

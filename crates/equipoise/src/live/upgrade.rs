@@ -46,9 +46,9 @@ pub(super) fn publisher(workers: &Workers, (telemetry, before): (&Arc<Telemetry>
         if is_first.swap(false, Ordering::Relaxed) {
             if let Some(before) = &*before.lock().unwrap_or_else(PoisonError::into_inner) {
                 match before.prepared(&threshold.taken(), |first| take_in(first, &plan, &telemetry)) {
-                    Ok(estate) => {
-                        take_in(&estate, &plan, &telemetry);
-                        threshold.know(&manifest::read_flows(&estate["flows"]));
+                    Ok(state) => {
+                        take_in(&state, &plan, &telemetry);
+                        threshold.know(&manifest::read_flows(&state["flows"]));
                     }
                     Err(_) if before.has_died() => tell_of_death("its runtime state is lost"),
                     Err(error) => return Err(format!("the previous process does not shut down: {error}")),
@@ -201,7 +201,7 @@ impl Live {
         let failed = |error: io::Error| format!("the sockets cannot be handed over: {error}");
         let (sockets, mut descriptors) = manifest::write(self.workers.offer().map_err(failed)?);
         let secrets = manifest::write_secrets(&self.workers.secrets());
-        let mut told = json!({ "sockets": sockets, "past": self.reconciler.past(), "secrets": secrets });
+        let mut told = json!({ "sockets": sockets, "past": self.reconciler.hand_over(), "secrets": secrets });
         told["pid"] = std::process::id().into();
         told["began"] = began(std::process::id().into()).into();
         if let Some((bind, socket)) = self.admin_door.offer().map_err(failed)? {
@@ -231,17 +231,18 @@ impl Live {
         let (mut successor, wanted) = self.meanwhile(preparing, &hold, (signals, meanwhile)).await?;
         let first_at = wanted.in_parts.then(Instant::now);
         if wanted.in_parts {
-            let first = self.first_estate();
-            let telling = tokio::task::spawn_blocking(move || successor.tell_first(&first, until).map(|()| successor));
+            let first = self.first_state();
+            let telling =
+                tokio::task::spawn_blocking(move || successor.hand_over_first(&first, until).map(|()| successor));
             successor = self.meanwhile(telling, &hold, (signals, meanwhile)).await?;
         }
-        let mut estate = self.estate(first_at);
+        let mut state = self.state(first_at);
         // From here on datagrams wait in the sockets until either process reads them.
-        estate["flows"] = manifest::write_flows(&self.workers.pause());
+        state["flows"] = manifest::write_flows(&self.workers.pause());
         let patience = self.upgrade_timeout;
         let taking_over = tokio::task::spawn_blocking(move || {
             let mut successor = successor;
-            successor.bequeath(&estate, patience).map(|()| successor)
+            successor.hand_over(&state, patience).map(|()| successor)
         });
         let mut successor = self.meanwhile(taking_over, &hold, (signals, meanwhile)).await?;
         successor.leave();
@@ -283,8 +284,8 @@ impl Live {
         }
     }
 
-    /// What this process has come to know of which there may be much: a table of sessions takes longer than datagrams can wait.
-    fn first_estate(&self) -> Value {
+    /// Returns the part of the runtime state that may be large: a table of sessions takes longer than datagrams can wait.
+    fn first_state(&self) -> Value {
         let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
         json!({
             "sessions": handover::of_sessions(&plan, now, None),
@@ -293,8 +294,8 @@ impl Live {
         })
     }
 
-    /// What this process has come to know: all, or what is not known of [`Self::first_estate`], which was told then.
-    fn estate(&self, first_at: Option<Instant>) -> Value {
+    /// Returns the runtime state: all, or what [`Self::first_state`], which was sent at that time, does not have.
+    fn state(&self, first_at: Option<Instant>) -> Value {
         let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
         let since = first_at.map(|at| now.saturating_duration_since(at));
         let mut told = json!({

@@ -7,7 +7,7 @@ use std::time::Duration;
 use control::handover::{from_hex, to_hex};
 use model::{Address, Name};
 use proxy::Transport;
-use proxy::handover::{Flow, Inherited, Place, QuicEstate, TicketEstate, TicketKey};
+use proxy::handover::{Flow, Inherited, Place, QuicHandover, TicketHandover, TicketKey};
 use serde_json::{Value, json};
 
 /// Sockets as the new process is told of them, and their descriptors in the same order.
@@ -57,20 +57,20 @@ pub(crate) fn read(list: &Value, descriptors: &mut VecDeque<OwnedFd>) -> Vec<Inh
     sockets
 }
 
-fn write_quic(quic: &QuicEstate) -> Value {
+fn write_quic(quic: &QuicHandover) -> Value {
     json!({ "ids": quic.ids, "resets": to_hex(&quic.resets), "process": quic.process })
 }
 
-fn read_quic(told: &Value) -> Option<QuicEstate> {
+fn read_quic(told: &Value) -> Option<QuicHandover> {
     let ids = serde_json::from_value(told["ids"].clone()).ok()?;
     let process = u8::try_from(told["process"].as_u64()?).ok()?;
-    Some(QuicEstate { ids, resets: told["resets"].as_str().and_then(from_hex)?, process })
+    Some(QuicHandover { ids, resets: told["resets"].as_str().and_then(from_hex)?, process })
 }
 
 /// Keys of session tickets, and the secret behind tokens of QUIC.
-pub(crate) fn write_secrets((tickets, tokens): &(Vec<TicketEstate>, Vec<u8>)) -> Value {
+pub(crate) fn write_secrets((tickets, tokens): &(Vec<TicketHandover>, Vec<u8>)) -> Value {
     let key = |key: &TicketKey| json!([to_hex(&key.name), to_hex(&key.secret), key.age.as_secs()]);
-    let ticket = |one: &TicketEstate| {
+    let ticket = |one: &TicketHandover| {
         let keys: Value = one.keys.iter().map(key).collect();
         json!({ "listener": one.listener, "proof": to_hex(&one.proof), "keys": keys })
     };
@@ -79,7 +79,7 @@ pub(crate) fn write_secrets((tickets, tokens): &(Vec<TicketEstate>, Vec<u8>)) ->
 }
 
 /// The reverse of [`write_secrets`].
-pub(crate) fn read_secrets(told: &Value) -> (Vec<TicketEstate>, Vec<u8>) {
+pub(crate) fn read_secrets(told: &Value) -> (Vec<TicketHandover>, Vec<u8>) {
     let bytes = |told: &Value| told.as_str().and_then(from_hex);
     let key = |one: &Value| {
         let (name, secret) = (bytes(&one[0])?.try_into().ok()?, bytes(&one[1])?.try_into().ok()?);
@@ -87,7 +87,7 @@ pub(crate) fn read_secrets(told: &Value) -> (Vec<TicketEstate>, Vec<u8>) {
     };
     let ticket = |one: &Value| {
         let keys = one["keys"].as_array().into_iter().flatten().filter_map(key).collect();
-        Some(TicketEstate { listener: one["listener"].as_str()?.to_owned(), proof: bytes(&one["proof"])?, keys })
+        Some(TicketHandover { listener: one["listener"].as_str()?.to_owned(), proof: bytes(&one["proof"])?, keys })
     };
     let tickets = told["tickets"].as_array().into_iter().flatten().filter_map(ticket).collect();
     (tickets, bytes(&told["tokens"]).unwrap_or_default())
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn secrets_are_told_and_read_back() {
         let keys = vec![TicketKey { name: [3; 16], secret: [9; 32], age: Duration::from_secs(60) }];
-        let tickets = vec![TicketEstate { listener: "web".into(), proof: vec![1, 2], keys }];
+        let tickets = vec![TicketHandover { listener: "web".into(), proof: vec![1, 2], keys }];
         let secrets = (tickets, vec![5; 64]);
         assert_eq!(read_secrets(&write_secrets(&secrets)), secrets);
         let strange = json!({ "tickets": [7, { "listener": "a", "proof": "zz" }, { "listener": "a", "proof": "00", "keys": [["00"]] }] });
@@ -173,18 +173,23 @@ mod tests {
     #[test]
     fn whatever_an_old_process_tells_of_what_it_has_is_read_or_passed_over() {
         let key = TicketKey { name: [3; 16], secret: [9; 32], age: Duration::from_secs(60) };
-        let tickets = vec![TicketEstate { listener: "web".into(), proof: vec![1, 2], keys: vec![key] }];
+        let tickets = vec![TicketHandover { listener: "web".into(), proof: vec![1, 2], keys: vec![key] }];
         let socket_told = json!({
             "listener": "web", "transport": "quic", "bind": "127.0.0.1:80", "address": "127.0.0.1:80", "made": [1, 2, 3],
             "descriptors": 1, "ways": 1, "quic": { "ids": [1, 2], "resets": "00", "process": 1 },
         });
-        let past = control::Past { generation: 7, refused: 1, desired: Some(<_>::default()), ..<_>::default() };
+        let handed = control::ConfigurationHandover {
+            generation: 7,
+            refused: 1,
+            desired: Some(<_>::default()),
+            ..<_>::default()
+        };
         let good = json!({
             "sockets": [socket_told, socket_told],
             "secrets": write_secrets(&(tickets, vec![5; 64])),
             "flows": write_flows(&[(("a".into(), Transport::Datagram), 3, vec![1, 255])]),
             "taken": write_taken(&[("a".into(), Transport::Stream)]),
-            "past": serde_json::to_value(past).unwrap(),
+            "past": serde_json::to_value(handed).unwrap(),
         });
         for seed in 0..2_000 {
             let (_seed, mut random, mut told) = (Seed(seed), plan::Random::new(seed), good.clone());
@@ -197,7 +202,7 @@ mod tests {
             assert!(tickets.len() <= 1 && tokens.len() <= 64);
             assert!(read_flows(&told["flows"]).len() <= 1 && read_taken(&told["taken"]).len() <= 1);
             // It is refused, or can be followed.
-            drop(serde_json::from_value::<control::Past>(told["past"].clone()));
+            drop(serde_json::from_value::<control::ConfigurationHandover>(told["past"].clone()));
         }
     }
 
@@ -211,7 +216,7 @@ mod tests {
             sockets: vec![socket(), socket()],
             made: Some([0o660, 1, 2]),
             ways: vec![socket()],
-            quic: Some(QuicEstate { ids: [1, u64::MAX], resets: vec![7; 64], process: 255 }),
+            quic: Some(QuicHandover { ids: [1, u64::MAX], resets: vec![7; 64], process: 255 }),
             is_activated: false,
         });
         let (mut told, descriptors) = write(sockets.into());

@@ -6,10 +6,10 @@
 //!   Offer: the very same sockets, wishes,   ──►  reads its configuration, makes workers, plan and TLS ready,
 //!          changes by the API, generation        holds the sockets
 //!                                           ◄──  Prepared: the sockets it wants — or Refused
-//!   Estate: sessions, counters              ──►  takes these in
+//!   State: sessions, counters               ──►  takes these in
 //!                                           ◄──  Prepared
 //!   reads no datagrams any more
-//!   Estate: health, flows, newer sessions   ──►  takes these in, takes what arrives
+//!   State: health, flows, newer sessions    ──►  takes these in, takes what arrives
 //!                                           ◄──  Ready
 //!   drains, ends
 //!   Figures, again and again                ──►  counts on from there

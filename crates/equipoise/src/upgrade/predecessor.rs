@@ -71,8 +71,8 @@ impl Predecessor {
 
     fn ask(&self, told: &Value) -> io::Result<Value> {
         self.channel.send(Kind::Prepared, told.to_string().as_bytes(), &[])?;
-        let estate = expect(&self.channel, Kind::Estate)?;
-        serde_json::from_slice(&estate.body).map_err(io::Error::other)
+        let state = expect(&self.channel, Kind::State)?;
+        serde_json::from_slice(&state.body).map_err(io::Error::other)
     }
 
     /// Says that this process takes what arrives.
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn one_that_says_it_wants_no_successor_has_not_died() {
-        for (said, is_said) in [(Some(Kind::Refused), true), (Some(Kind::Estate), false), (None, false)] {
+        for (said, is_said) in [(Some(Kind::Refused), true), (Some(Kind::State), false), (None, false)] {
             let (ours, theirs) = Channel::pair().unwrap();
             let theirs = Channel::of(theirs);
             if let Some(kind) = said {

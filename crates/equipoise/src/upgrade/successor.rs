@@ -104,25 +104,25 @@ impl Successor {
         Ok(Wanted { taken: manifest::read_taken(&told["taken"]), admin, in_parts })
     }
 
-    /// Gives it a first part of what this process has come to know, and waits until it has taken that in.
+    /// Sends the first part of the runtime state, and waits until the successor has taken it over.
     ///
     /// # Errors
     /// Why it does not.
-    pub(crate) fn tell_first(&mut self, estate: &Value, until: Instant) -> Result<(), String> {
+    pub(crate) fn hand_over_first(&mut self, state: &Value, until: Instant) -> Result<(), String> {
         let sent = self.channel.set_patience(until.saturating_duration_since(Instant::now()));
-        let _ = sent.and_then(|()| self.channel.send(Kind::Estate, estate.to_string().as_bytes(), &[]));
+        let _ = sent.and_then(|()| self.channel.send(Kind::State, state.to_string().as_bytes(), &[]));
         self.expect(Kind::Prepared, until).map(drop)
     }
 
-    /// Gives it what this process has come to know, and waits until it takes what arrives, for no longer than `patience`.
+    /// Sends the runtime state, and waits until the successor takes what arrives, for no longer than `patience`.
     ///
     /// # Errors
     /// Why it does not.
-    pub(crate) fn bequeath(&mut self, estate: &Value, patience: Duration) -> Result<(), String> {
+    pub(crate) fn hand_over(&mut self, state: &Value, patience: Duration) -> Result<(), String> {
         let patience = patience.min(TAKE_OVER);
         let until = Instant::now() + patience;
         let sent = self.channel.set_patience(patience);
-        let _ = sent.and_then(|()| self.channel.send(Kind::Estate, estate.to_string().as_bytes(), &[]));
+        let _ = sent.and_then(|()| self.channel.send(Kind::State, state.to_string().as_bytes(), &[]));
         self.expect(Kind::Ready, until).map(drop)
     }
 

@@ -1,22 +1,21 @@
 //! A cluster as workers use it: pick an endpoint, hold a place there, give it back.
 
+mod endpoints;
 mod lease;
 pub mod own_tlvs;
 pub(crate) mod slot;
 pub mod state;
 pub mod subset;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use model::fitness::Fitness;
-use model::snapshot::{Balance, Cluster, Endpoint};
+use model::snapshot::{Balance, Cluster};
 use model::{PickReason, RequestHead};
 
 use crate::balance::response_time::Timing;
@@ -31,12 +30,12 @@ use crate::health::standing::Roll;
 use crate::health::{Change, Outcome};
 use crate::key::{FairKeys, Key};
 use crate::plan::RoutePlan;
-use crate::queue::Wanted;
+use crate::queue::{self, Wanted};
 use crate::resilience::concurrency::Adaptive;
 use crate::resilience::guard::GuardState;
 use crate::sticky::Persistence;
-use crate::{hash, queue};
 
+pub use endpoints::{Configured, EndpointPlan, Endpoints};
 pub use lease::Lease;
 
 /// Largest cluster whose first pick builds its view.
@@ -79,89 +78,6 @@ pub(crate) struct Stamped {
     pub(crate) view: Arc<View>,
 }
 
-/// An endpoint, compiled.
-#[derive(Clone)]
-pub struct EndpointPlan {
-    /// What was configured.
-    pub endpoint: Configured,
-    /// Hash of its name, by which consistent hashes know it.
-    pub(crate) id: u64,
-    /// Shared with plans before and after this one.
-    pub state: Arc<EndpointState>,
-}
-
-/// The endpoints of a cluster, compiled. Of a small cluster that nothing watches over they are made at the first look at them:
-/// of very many clusters most may never get one, and what is known of an endpoint takes more room than its settings.
-pub struct Endpoints {
-    list: OnceLock<Box<[EndpointPlan]>>,
-    cluster: Arc<Cluster>,
-    state: Arc<ClusterState>,
-}
-
-impl Endpoints {
-    /// Whether anything has looked at them.
-    pub fn are_made(&self) -> bool {
-        self.list.get().is_some()
-    }
-
-    /// As they are, for whoever looks at all clusters: of those that were never used, copies that go again.
-    pub fn peek(&self) -> Cow<'_, [EndpointPlan]> {
-        match self.list.get() {
-            Some(list) => Cow::Borrowed(list),
-            None => {
-                let new = || Arc::new(EndpointState::new(Arc::clone(&self.state)));
-                Cow::Owned((0..self.cluster.endpoints.len()).map(|place| self.plan_of(place, new())).collect())
-            }
-        }
-    }
-
-    fn plan_of(&self, place: usize, state: Arc<EndpointState>) -> EndpointPlan {
-        let name = &self.cluster.endpoints[place].name;
-        let settings = Configured { cluster: Arc::clone(&self.cluster), index: place as u32 };
-        EndpointPlan { endpoint: settings, id: hash::of_bytes(name.as_str().as_bytes()), state }
-    }
-
-    #[cold]
-    fn make(&self) -> Box<[EndpointPlan]> {
-        let states = self.state.make_endpoints(&self.cluster.endpoints).into_iter();
-        states.enumerate().map(|(place, state)| self.plan_of(place, state)).collect()
-    }
-}
-
-impl Deref for Endpoints {
-    type Target = [EndpointPlan];
-
-    #[inline]
-    fn deref(&self) -> &[EndpointPlan] {
-        self.list.get_or_init(|| self.make())
-    }
-}
-
-impl<'a> IntoIterator for &'a Endpoints {
-    type Item = &'a EndpointPlan;
-    type IntoIter = std::slice::Iter<'a, EndpointPlan>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-/// The settings of an endpoint: a place in those of its cluster.
-#[derive(Clone)]
-pub struct Configured {
-    cluster: Arc<Cluster>,
-    index: u32,
-}
-
-impl Deref for Configured {
-    type Target = Endpoint;
-
-    #[inline]
-    fn deref(&self) -> &Endpoint {
-        &self.cluster.endpoints[self.index as usize]
-    }
-}
-
 /// What came of a pick.
 #[derive(Debug)]
 pub enum Pick {
@@ -187,12 +103,10 @@ impl ClusterPlan {
         let state = previous.map_or_else(|| Arc::new(ClusterState::new()), |plan| plan.state.clone());
         let epoch = state.epoch();
         let is_small = cluster.endpoints.len() <= VIEW_ENDPOINTS_MAX && !matches!(cluster.balance, Balance::Hash(_));
-        let list = OnceLock::new();
-        let endpoints = Endpoints { list, cluster: Arc::clone(&cluster), state: Arc::clone(&state) };
+        let endpoints = Endpoints::new(&cluster, &state);
         let is_used = previous.is_some_and(|plan| plan.endpoints.are_made());
         if is_used || !is_small || is_watched(&cluster) {
-            // Nobody else knows of them yet.
-            let _ = endpoints.list.set(compile_endpoints(&endpoints, previous));
+            endpoints.make_after(previous.map(|plan| &plan.endpoints));
         }
         let subsets = Subsets::new(names, &endpoints);
         let waits = is_small && previous.is_none_or(|plan| plan.lock().is_none());
@@ -535,26 +449,9 @@ impl ClusterPlan {
     }
 }
 
-/// Whether something looks at the endpoints of a cluster all the time.
+/// Returns whether something looks at the endpoints of a cluster all the time.
 fn is_watched(cluster: &Cluster) -> bool {
     cluster.health_check.is_some() || cluster.persistence.is_some() || cluster.fitness != Fitness::default()
-}
-
-/// What is known of endpoints stays as it is; see [`crate::Plan::take_effect`] for what a change means for it.
-fn compile_endpoints(new: &Endpoints, previous: Option<&ClusterPlan>) -> Box<[EndpointPlan]> {
-    // One that has not made its own may do so at any time: then both have the same.
-    if previous.is_some_and(|plan| !plan.endpoints.are_made()) {
-        return new.make();
-    }
-    let known = previous.map(ClusterPlan::known_endpoints).unwrap_or_default();
-    let compile = |(place, endpoint): (usize, &Endpoint)| {
-        let state = match known.get(&(&endpoint.name, &endpoint.address)) {
-            Some(kept) => kept.state.clone(),
-            None => Arc::new(EndpointState::new(new.state.clone())),
-        };
-        new.plan_of(place, state)
-    };
-    new.cluster.endpoints.iter().enumerate().map(compile).collect()
 }
 
 impl fmt::Debug for ClusterPlan {

@@ -17,7 +17,7 @@ fn plain(bounds: &[u32]) -> Cluster {
 fn endpoints_are_made_by_the_first_pick_and_not_by_who_only_looks() {
     let plan = plan(plain(&[1, 1]), None);
     assert_eq!(
-        (plan.roll().fit, plan.endpoints.peek().len(), plan.bequeath(crate::balance::tests::begin()).len()),
+        (plan.roll().fit, plan.endpoints.peek().len(), plan.hand_over(crate::balance::tests::begin()).len()),
         (2, 2, 0)
     );
     assert!(!plan.endpoints.are_made());

@@ -3,21 +3,19 @@
 //! The balancer itself is asked, in a rehearsal: a view with the same standings, weights, counts in flight, times and
 //! turns, whose places nobody else sees. The first pick is what would happen now; many more tell the shares.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
+use model::PickReason;
 use model::snapshot::{Balance, HashKey};
-use model::{PickReason, RequestHead};
 use serde::{Deserialize, Serialize};
 
+use super::asked::Asked;
 use super::rules;
-use crate::Moment;
 use crate::balance::{self, Ask, View};
 use crate::cluster::state::{ClusterState, EndpointState};
 use crate::cluster::subset::Subset;
 use crate::cluster::{ClusterPlan, EndpointPlan};
 use crate::health::standing::Roll;
-use crate::plan::RoutePlan;
 
 /// Picks that tell the shares, fewer where there are many endpoints to look at.
 const PICKS: usize = 1_000;
@@ -28,7 +26,7 @@ const ENDPOINTS_MAX: usize = 100;
 
 /// A cluster that a request may go to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClusterTold {
+pub struct ClusterExplanation {
     /// Its name.
     pub name: String,
     /// Share of the route's requests that go here, in percent.
@@ -46,14 +44,14 @@ pub struct ClusterTold {
     /// What else bears on the choice.
     pub notes: Vec<String>,
     /// Endpoints, those that would get work first.
-    pub endpoints: Vec<EndpointTold>,
+    pub endpoints: Vec<EndpointExplanation>,
     /// Endpoints that are left out of the list because there are many.
     pub left_out: usize,
 }
 
 /// An endpoint of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EndpointTold {
+pub struct EndpointExplanation {
     /// Its name.
     pub name: String,
     /// Where it stands: `fit`, `down`, `ejected`, `drain` and so on.
@@ -71,17 +69,13 @@ pub struct EndpointTold {
     pub share: f64,
 }
 
-/// What a pick goes by.
-pub(super) struct Asked<'a> {
-    /// `None` for a connection.
-    pub head: Option<&'a RequestHead>,
-    pub route: Option<&'a RoutePlan>,
-    pub client: IpAddr,
-    pub at: Moment,
-}
-
 /// Tells about one cluster, which gets `share` percent of what is asked.
-pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &mut dyn FnMut() -> u64) -> ClusterTold {
+pub(super) fn tell(
+    plan: &ClusterPlan,
+    share: f64,
+    asked: &Asked<'_>,
+    chance: &mut dyn FnMut() -> u64,
+) -> ClusterExplanation {
     let key = match asked.head {
         Some(head) => plan.key(head, asked.client),
         None => plan.key_of_client(asked.client),
@@ -112,7 +106,7 @@ pub(super) fn tell(plan: &ClusterPlan, share: f64, asked: &Asked<'_>, chance: &m
     let is_full = is_at_its_bound(plan);
     let name = |index: usize| plan.endpoints[index].endpoint.name.to_string();
     let told = first.filter(|_| refusal.is_none() && !is_full);
-    ClusterTold {
+    ClusterExplanation {
         name: plan.cluster.name.to_string(),
         share,
         balance: plan.cluster.balance.name().to_owned(),
@@ -187,7 +181,7 @@ fn endpoints(
     roll: &Roll,
     (picks, count): (&[u32], u32),
     first: Option<usize>,
-) -> (Vec<EndpointTold>, usize) {
+) -> (Vec<EndpointExplanation>, usize) {
     let mut order: Vec<usize> = (0..plan.endpoints.len()).collect();
     // In the order of the file, unless there are too many to tell of all.
     if order.len() > ENDPOINTS_MAX {
@@ -195,7 +189,7 @@ fn endpoints(
     }
     let told = order.iter().take(ENDPOINTS_MAX).map(|&index| {
         let endpoint = &plan.endpoints[index];
-        EndpointTold {
+        EndpointExplanation {
             name: endpoint.endpoint.name.to_string(),
             standing: roll.standing(index).as_str().to_owned(),
             is_backup: endpoint.endpoint.placement.is_backup,

@@ -11,7 +11,7 @@ use crate::filter::{CalledCluster, Chain, Flow, Found, Need, RequestStep, Turn, 
 
 /// One filter, and what it does to this request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FilterTold {
+pub struct FilterExplanation {
     /// What it is called in the configuration.
     pub name: String,
     /// Lines of the request that it takes away, with `- ` before them, and those that it puts there, with `+ `.
@@ -34,9 +34,9 @@ pub(super) fn apply(
     head: &mut RequestHead,
     hides_values: bool,
     turn: &mut Turn<'_>,
-) -> Result<Vec<FilterTold>, String> {
+) -> Result<Vec<FilterExplanation>, String> {
     let mut compiling = chain.compiling_again();
-    let mut told: Vec<FilterTold> = Vec::with_capacity(uses.len());
+    let mut told: Vec<FilterExplanation> = Vec::with_capacity(uses.len());
     for (place, used) in uses.iter().enumerate() {
         let steps = compile_one((place, used), &mut compiling)
             .map_err(|issue| format!("the filter `{}`: {}", used.name, issue.message))?;
@@ -48,7 +48,7 @@ pub(super) fn apply(
             Flow::Respond(local) => Some(local.status),
             Flow::Continue | Flow::Close | Flow::Need(_) => None,
         };
-        told.push(FilterTold {
+        told.push(FilterExplanation {
             name: used.name.clone(),
             changes: changes(before, lines(head), hides_values),
             changes_response: steps.response.is_some() || steps.response_body.is_some(),

@@ -3,6 +3,7 @@
 //!
 //! [`explain`] is where it begins. The answer is plain text and numbers, for people and for programs.
 
+mod asked;
 mod cluster;
 mod filters;
 mod question;
@@ -15,10 +16,11 @@ use model::facts::TlsFacts;
 use model::{Facts, Fault, Method, RequestHead, Scheme};
 use serde::{Deserialize, Serialize};
 
-pub use cluster::{ClusterTold, EndpointTold};
-pub use filters::FilterTold;
+use asked::Asked;
+pub use cluster::{ClusterExplanation, EndpointExplanation};
+pub use filters::FilterExplanation;
 pub use question::Question;
-pub use routes::RouteTold;
+pub use routes::RouteExplanation;
 
 use crate::Moment;
 use crate::filter::{Notes, Turn};
@@ -34,11 +36,11 @@ pub struct Explanation {
     /// The listener that it arrives at, with its address.
     pub listener: String,
     /// Routes whose host and path fit, in the order in which they are asked. The first that holds is taken.
-    pub routes: Vec<RouteTold>,
+    pub routes: Vec<RouteExplanation>,
     /// Routes of the listener that do not fit by host or path.
     pub routes_unfit: usize,
     /// The route's filters, in order, and what they do to the request.
-    pub filters: Vec<FilterTold>,
+    pub filters: Vec<FilterExplanation>,
     /// What happens in the end.
     pub outcome: Outcome,
 }
@@ -48,7 +50,7 @@ pub struct Explanation {
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It is forwarded to one of these clusters; several only where a route splits its requests.
-    Forward(Vec<ClusterTold>),
+    Forward(Vec<ClusterExplanation>),
     /// It is answered here.
     Answer {
         /// The status.
@@ -80,10 +82,10 @@ pub fn explain(
 ) -> Result<Explanation, String> {
     let asked = question.parse()?;
     let listener = asked.listener(plan)?;
-    let told = Told { plan, listener, question, at };
-    if told.is_kept_out() {
+    let subject = Subject { plan, listener, question, at };
+    if subject.is_kept_out() {
         let outcome = Outcome::Close { why: "the listener's `address_list` rejects this address".into() };
-        return Ok(told.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome));
+        return Ok(subject.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome));
     }
     match &listener.target {
         ListenerTarget::Http(router) => {
@@ -93,45 +95,45 @@ pub fn explain(
             let name = asked.host().unwrap_or_default().to_owned();
             let tls =
                 (asked.scheme == Scheme::Https).then(|| TlsFacts { server_name: Some(name), ..TlsFacts::default() });
-            let facts = told.facts(asked.scheme, tls.as_ref());
+            let facts = subject.facts(asked.scheme, tls.as_ref());
             if let Err(fault) = admit(listener, &mut head, &facts) {
                 let none = (Vec::new(), router.routes().len());
-                return Ok(told.explanation(asked.shown(), none, Vec::new(), refused(fault)));
+                return Ok(subject.explanation(asked.shown(), none, Vec::new(), refused(fault)));
             }
             let routes = routes::ask(router, &head, question, &mut scratch);
             let routes_unfit = router.routes().len() - routes.len();
             let taken = routes.iter().find(|route| route.holds).and_then(|told| route_named(plan, &told.name));
             let (filters, outcome) = match taken {
                 None => (Vec::new(), no_route()),
-                Some(route) => told.follow(route, (&mut head, &facts), &mut scratch, chance)?,
+                Some(route) => subject.follow(route, (&mut head, &facts), &mut scratch, chance)?,
             };
-            Ok(told.explanation(asked.shown(), (routes, routes_unfit), filters, outcome))
+            Ok(subject.explanation(asked.shown(), (routes, routes_unfit), filters, outcome))
         }
         ListenerTarget::Tcp(cluster) => {
-            let outcome = Outcome::Forward(vec![told.connection(cluster, chance)]);
-            Ok(told.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome))
+            let outcome = Outcome::Forward(vec![subject.connection(cluster, chance)]);
+            Ok(subject.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome))
         }
         ListenerTarget::Sni(table) => {
             let outcome = match table.find(asked.host()) {
-                Some(cluster) => Outcome::Forward(vec![told.connection(cluster, chance)]),
+                Some(cluster) => Outcome::Forward(vec![subject.connection(cluster, chance)]),
                 None => Outcome::Close {
                     why: "no cluster is configured for this name, nor `otherwise` for other names".into(),
                 },
             };
-            Ok(told.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome))
+            Ok(subject.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome))
         }
     }
 }
 
-/// What everything that is told is about.
-struct Told<'a> {
+/// The subject of an explanation.
+struct Subject<'a> {
     plan: &'a Plan,
     listener: &'a ListenerPlan,
     question: &'a Question,
     at: Moment,
 }
 
-impl Told<'_> {
+impl Subject<'_> {
     /// Whether the client cannot even connect. Where proxies before this one are trusted it is they who do, of whom nothing is asked.
     fn is_kept_out(&self) -> bool {
         let forwarding = self.listener.listener.protocol.http().map(|http| &http.forwarding);
@@ -160,7 +162,7 @@ impl Told<'_> {
         (head, facts): (&mut RequestHead, &Facts<'_>),
         scratch: &mut Vec<u8>,
         chance: &mut dyn FnMut() -> u64,
-    ) -> Result<(Vec<FilterTold>, Outcome), String> {
+    ) -> Result<(Vec<FilterExplanation>, Outcome), String> {
         let mut notes = Notes::default();
         let mut turn = Turn { facts, now: self.at.now, chance, notes: &mut notes, scratch, is_rehearsal: true };
         let filters =
@@ -205,21 +207,21 @@ impl Told<'_> {
         Ok((filters, outcome))
     }
 
-    fn asked<'a>(&self, route: &'a RoutePlan, head: &'a RequestHead) -> cluster::Asked<'a> {
-        cluster::Asked { head: Some(head), route: Some(route), client: self.question.client, at: self.at }
+    fn asked<'a>(&self, route: &'a RoutePlan, head: &'a RequestHead) -> Asked<'a> {
+        Asked { head: Some(head), route: Some(route), client: self.question.client, at: self.at }
     }
 
     /// Where a connection goes that is not looked into.
-    fn connection(&self, cluster: &crate::ClusterPlan, chance: &mut dyn FnMut() -> u64) -> ClusterTold {
-        let ask = cluster::Asked { head: None, route: None, client: self.question.client, at: self.at };
+    fn connection(&self, cluster: &crate::ClusterPlan, chance: &mut dyn FnMut() -> u64) -> ClusterExplanation {
+        let ask = Asked { head: None, route: None, client: self.question.client, at: self.at };
         cluster::tell(cluster, 100.0, &ask, chance)
     }
 
     fn explanation(
         &self,
         request: String,
-        (routes, routes_unfit): (Vec<RouteTold>, usize),
-        filters: Vec<FilterTold>,
+        (routes, routes_unfit): (Vec<RouteExplanation>, usize),
+        filters: Vec<FilterExplanation>,
         outcome: Outcome,
     ) -> Explanation {
         let listener = &self.listener.listener;

@@ -11,7 +11,7 @@ use crate::route::router::Router;
 
 /// A route whose host and path fit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RouteTold {
+pub struct RouteExplanation {
     /// Its name.
     pub name: String,
     /// What it asks of host and path, and its priority if it has one.
@@ -23,7 +23,12 @@ pub struct RouteTold {
 }
 
 /// Asks all routes that come into question, in order.
-pub(super) fn ask(router: &Router, head: &RequestHead, question: &Question, scratch: &mut Vec<u8>) -> Vec<RouteTold> {
+pub(super) fn ask(
+    router: &Router,
+    head: &RequestHead,
+    question: &Question,
+    scratch: &mut Vec<u8>,
+) -> Vec<RouteExplanation> {
     let mut asked: HashSet<usize> = HashSet::new();
     let mut told = Vec::new();
     router.walk(head, scratch, &mut |route, scratch| {
@@ -33,7 +38,7 @@ pub(super) fn ask(router: &Router, head: &RequestHead, question: &Question, scra
             let hides = question.hides_values;
             let test = |test: &ValueTest| if hides { "is not as asked for".to_owned() } else { test.unmet() };
             let unmet = route.conditions.unmet((matches, &test), (head, question.client.into()), scratch);
-            told.push(RouteTold {
+            told.push(RouteExplanation {
                 name: route.name().to_string(),
                 asks: asks(matches, route.route.priority),
                 holds: unmet.is_none(),

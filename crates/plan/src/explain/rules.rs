@@ -5,7 +5,7 @@ use model::Method;
 use model::resilience::{Hedge, HedgeAfter};
 use model::retry::{Methods, Retry};
 
-use super::cluster::Asked;
+use super::asked::Asked;
 use crate::cluster::ClusterPlan;
 use crate::resilience::breaker::Phase;
 

@@ -39,7 +39,7 @@ fn of_routes(routes: Vec<Route>) -> Plan {
     compiled(snapshot(vec![http_listener("web")], routes, clusters), None)
 }
 
-fn forward(told: &Explanation) -> &ClusterTold {
+fn forward(told: &Explanation) -> &ClusterExplanation {
     match &told.outcome {
         Outcome::Forward(clusters) => &clusters[0],
         other => panic!("{other:?}"),

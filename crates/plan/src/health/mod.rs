@@ -1,8 +1,8 @@
 //! Whether an endpoint is fit for work, as its active checks tell.
 
 pub mod agent;
-pub mod estate;
 pub mod expectation;
+pub mod handover;
 pub mod passive;
 pub(crate) mod ramp;
 pub mod standing;

@@ -13,6 +13,7 @@ use model::{Issue, LocalResponse, Name};
 
 use crate::addresses::AddressTable;
 use crate::agents::AgentList;
+use crate::by_name::ByName;
 use crate::cluster::ClusterPlan;
 use crate::cluster::own_tlvs::OwnTlvs;
 use crate::cluster::subset::{self, SubsetPlan};
@@ -26,7 +27,6 @@ use crate::route::redirect::RedirectPlan;
 use crate::route::router::Router;
 use crate::route::sni::SniTable;
 use crate::route::weighted::WeightedClusters;
-use crate::twins::Twins;
 
 /// Compiles a snapshot. `previous` is the plan in force.
 ///
@@ -52,7 +52,7 @@ struct Compiler<'a> {
     /// Routes of the plan before whose filters keep state.
     keepers: Vec<&'a Arc<RoutePlan>>,
     /// Places in `clusters`.
-    by_name: Twins<'a, Cluster>,
+    by_name: ByName<'a, Cluster>,
     issues: Vec<Issue>,
 }
 
@@ -64,7 +64,7 @@ struct Routers {
 
 impl<'a> Compiler<'a> {
     fn new(snapshot: &'a Snapshot, previous: Option<&'a Plan>) -> Self {
-        let old = Twins::of(previous.map_or(&[], |plan| &plan.clusters), |plan| &plan.cluster.name);
+        let old = ByName::of(previous.map_or(&[], |plan| &plan.clusters), |plan| &plan.cluster.name);
         let (mut wanted, mut issues) = (labels_wanted(snapshot), Vec::new());
         let mut compile = |cluster: &Arc<Cluster>| {
             let names = if wanted.is_empty() { None } else { wanted.remove(cluster.name.as_str()) }.unwrap_or_default();
@@ -79,7 +79,7 @@ impl<'a> Compiler<'a> {
             }
         };
         let clusters: Vec<_> = snapshot.clusters.iter().map(&mut compile).collect();
-        let by_name = Twins::of(&snapshot.clusters, |cluster| &cluster.name);
+        let by_name = ByName::of(&snapshot.clusters, |cluster| &cluster.name);
         let routes = previous.iter().flat_map(|plan| &plan.routes);
         let keepers = routes.filter(|route| route.chain.keeps_state()).collect();
         Self { snapshot, previous, clusters, keepers, by_name, issues }

@@ -4,21 +4,18 @@
 //! What a new plan means for what is known of clusters and endpoints, which outlives plans, happens here, once nothing can
 //! refuse it any more and before workers use it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::fitness::AdminState;
-use model::{Address, Name};
 
-use crate::cluster::EndpointPlan;
 use crate::health::Health;
-use crate::{ClusterPlan, Plan, Twins};
+use crate::{ByName, ClusterPlan, Plan};
 
 impl Plan {
     /// Makes what outlives plans follow the rules of this one. To be called when it comes into force in the place of
     /// `previous`, and not before: a plan that is refused after all must leave no trace.
     pub fn take_effect(&self, previous: &Self) {
-        let before = Twins::of(&previous.clusters, |plan| &plan.cluster.name);
+        let before = ByName::of(&previous.clusters, |plan| &plan.cluster.name);
         for cluster in &self.clusters {
             match before.find(&cluster.cluster.name) {
                 Some(before) if !Arc::ptr_eq(before, cluster) => cluster.succeed(before),
@@ -44,7 +41,7 @@ impl ClusterPlan {
         if !self.endpoints.are_made() {
             return false;
         }
-        let known = previous.known_endpoints();
+        let known = previous.endpoints.by_identity();
         let is_new = |of: fn(&ClusterPlan) -> bool| of(self) && !of(previous);
         // Without a check nobody looks at health, so what an earlier check left behind is wiped before a new one begins.
         let begins_check = is_new(|plan| plan.cluster.health_check.is_some());
@@ -52,7 +49,7 @@ impl ClusterPlan {
         let holds_out = self.cluster.health_check.as_ref().is_some_and(|check| check.held_out);
         let mut has_changed = false;
         for plan in &self.endpoints {
-            let (now, before) = (plan.endpoint.state, known.get(&identity(plan)));
+            let (now, before) = (plan.endpoint.state, known.get(&plan.identity()));
             let was_at_work = before.is_some_and(|kept| !kept.endpoint.state.is_out());
             if self.cluster.fitness.slow_start.is_some() && !was_at_work && !now.is_out() {
                 plan.state.ramp.begin();
@@ -74,15 +71,6 @@ impl ClusterPlan {
         }
         has_changed
     }
-
-    /// Its endpoints by what makes them the same from plan to plan.
-    pub(crate) fn known_endpoints(&self) -> HashMap<(&Name, &Address), &EndpointPlan> {
-        self.endpoints.iter().map(|plan| (identity(plan), plan)).collect()
-    }
-}
-
-fn identity(plan: &EndpointPlan) -> (&Name, &Address) {
-    (&plan.endpoint.name, &plan.endpoint.address)
 }
 
 #[cfg(test)]

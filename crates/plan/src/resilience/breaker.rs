@@ -72,9 +72,9 @@ struct Broken {
 /// What is kept of what happened until somebody asks.
 const NEWS_MAX: usize = 16;
 
-/// What another process goes on from.
+/// What a process hands its successor of a circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CircuitEstate {
+pub struct CircuitHandover {
     /// How often it has opened.
     pub opened: u64,
     /// While it is not closed: how long nothing goes through yet.
@@ -210,17 +210,17 @@ impl Circuit {
         self.lock().opened
     }
 
-    /// What another process needs to go on. Trials that are under way say nothing there.
-    pub fn bequeath(&self, now: Instant) -> CircuitEstate {
+    /// Returns what the successor needs to go on. Trials in flight do not count there.
+    pub fn hand_over(&self, now: Instant) -> CircuitHandover {
         let rests_for = (self.phase(now) != Phase::Closed).then(|| self.rests_for(now));
-        CircuitEstate { opened: self.opened(), rests_for }
+        CircuitHandover { opened: self.opened(), rests_for }
     }
 
-    /// Goes on from what another process knows. Before anything goes through.
-    pub fn inherit(&self, rules: &ErrorRatio, estate: CircuitEstate, now: Instant) {
+    /// Goes on from what the predecessor knew. To be called before anything goes through.
+    pub fn inherit(&self, rules: &ErrorRatio, handed: CircuitHandover, now: Instant) {
         let mut broken = self.lock();
-        broken.opened = broken.opened.saturating_add(estate.opened);
-        if let Some(rest) = estate.rests_for {
+        broken.opened = broken.opened.saturating_add(handed.opened);
+        if let Some(rest) = handed.rests_for {
             broken.until = Some(now + rest.min(rules.open_for));
             self.turn(&mut broken, Phase::Open);
         }

@@ -10,7 +10,7 @@ use model::resilience::{CircuitBreaker, Refusal};
 
 use crate::cluster::ClusterPlan;
 use crate::padded::Padded;
-use crate::resilience::breaker::{Admission, Circuit, CircuitEstate, Phase};
+use crate::resilience::breaker::{Admission, Circuit, CircuitHandover, Phase};
 
 /// What all workers share about the guard of one cluster. Outlives plans.
 #[derive(Debug, Default)]
@@ -56,16 +56,16 @@ impl ClusterPlan {
         self.guard.as_ref()
     }
 
-    /// What another process needs to know of its circuit, if it has one.
-    pub fn bequeath_circuit(&self, now: Instant) -> Option<CircuitEstate> {
-        self.guard.as_ref().filter(|_| self.has_circuit()).map(|state| state.circuit.bequeath(now))
+    /// Returns what the successor needs to know of its circuit, if it has one.
+    pub fn hand_over_circuit(&self, now: Instant) -> Option<CircuitHandover> {
+        self.guard.as_ref().filter(|_| self.has_circuit()).map(|state| state.circuit.hand_over(now))
     }
 
-    /// Takes in what another process knows of its circuit; without one, nothing.
-    pub fn inherit_circuit(&self, estate: CircuitEstate, now: Instant) {
+    /// Takes over what the predecessor knew of its circuit, if it has one.
+    pub fn inherit_circuit(&self, handed: CircuitHandover, now: Instant) {
         let rules = self.cluster.resilience.breaker.as_ref().and_then(|breaker| breaker.error_ratio.as_ref());
         if let (Some(state), Some(rules)) = (&self.guard, rules) {
-            state.circuit.inherit(rules, estate, now);
+            state.circuit.inherit(rules, handed, now);
         }
     }
 

@@ -12,6 +12,7 @@ use aws_lc_rs::{constant_time, hmac};
 use model::cookie;
 use model::persistence::Secret;
 
+use super::session::Dates;
 use crate::cluster::EndpointPlan;
 use crate::hash::FastMap;
 
@@ -43,13 +44,6 @@ pub(super) struct Shown {
     pub(super) dates: Dates,
     /// It was signed by a secret that signs no more.
     pub(super) is_of_old_secret: bool,
-}
-
-/// Seconds of Unix time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Dates {
-    pub(super) begun: u32,
-    pub(super) seen: u32,
 }
 
 impl Signer {

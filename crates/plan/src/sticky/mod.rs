@@ -9,35 +9,33 @@
 //! ```
 //!
 //! An endpoint is known by its name: what a cookie or table says of one that is gone is worth nothing until one of
-//! that name is back. [`cookie`] is the cookie's format, [`table`] the memory, [`pinned`] what a pick makes of it.
+//! that name is back. [`cookie`] is the cookie's format, [`cookie_plan`] when it is set, [`table`] the memory, [`pinned`] what a pick makes of it.
 
 mod cookie;
+mod cookie_plan;
+mod key;
 mod pinned;
+mod session;
 mod table;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use model::limits::SESSION_COOKIES_MAX;
-use model::persistence::{
-    self as model_of, Learned, PrefixLengths, SessionBy, SessionPick, SessionTable, WhenAway, WhenFull,
-};
-use model::snapshot::{Cluster, HashKey};
+use model::persistence::{self as model_of, Learned, PrefixLengths, SessionBy, SessionTable, WhenAway, WhenFull};
+use model::snapshot::Cluster;
 use model::{FieldName, RequestHead, ResponseHead};
 
 use crate::cluster::EndpointPlan;
 use crate::hash::FastMap;
-use crate::route::query;
-use cookie::{Dates, Shown, Signer};
+use cookie_plan::CookiePlan;
+use key::{Key, RouteKey, route_of};
 pub(crate) use pinned::Pins;
-pub use table::TableEstate;
-use table::{Begun, Table, Tick, tenths};
-
-/// The place of an endpoint that is not there.
-const GONE: u32 = u32::MAX;
-/// Cookies from further ahead than this are of a clock that was wrong.
-const AHEAD_MAX_SECONDS: u32 = 86_400;
+use session::GONE;
+pub use session::{Moment, Session};
+pub use table::TableHandover;
+use table::{Table, Tick, tenths};
 
 /// The persistence of a cluster, compiled.
 pub struct Persistence {
@@ -55,88 +53,6 @@ enum By {
     Table(Key, Arc<Table>, SessionTable),
     /// Places of endpoints by their labels.
     Route(RouteKey, FastMap<Box<[u8]>, u32>),
-}
-
-/// What is looked up in the table.
-enum Key {
-    LearnedCookie(Box<[u8]>),
-    LearnedHeader(FieldName),
-    Header(FieldName),
-    Source(PrefixLengths),
-}
-
-enum RouteKey {
-    Header(FieldName),
-    Cookie(Box<[u8]>),
-    Query(Box<[u8]>),
-}
-
-struct CookiePlan {
-    settings: model_of::SessionCookie,
-    signer: Signer,
-    /// `; Path=…` and what else does not change.
-    attributes: Box<[u8]>,
-    set_cookie: FieldName,
-    cookie: FieldName,
-    cache_control: FieldName,
-}
-
-/// A moment, by both clocks: tables go by the one that never jumps, cookies by the one that others share.
-#[derive(Clone, Copy, Debug)]
-pub struct Moment {
-    /// For tables.
-    pub now: Instant,
-    /// Since 1970, for cookies.
-    pub unix: Duration,
-}
-
-impl Moment {
-    fn seconds(&self) -> u32 {
-        u32::try_from(self.unix.as_secs()).unwrap_or(u32::MAX)
-    }
-}
-
-/// What is known of a request's session before an endpoint is picked.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Session {
-    /// The place of its endpoint, or [`GONE`]; `None`: no session is known.
-    pinned: Option<u32>,
-    /// What the table knows it by.
-    key: Option<u64>,
-    /// The id of the endpoint that the table remembers for it.
-    remembered: Option<u64>,
-    /// What its cookie said.
-    dates: Option<Dates>,
-    /// The cookie must be written anew even for the same endpoint.
-    is_stale: bool,
-    /// Without a session that is known, one begins.
-    may_begin: bool,
-    /// This request goes elsewhere only because its route does not lead to the session's endpoint.
-    is_lent: bool,
-}
-
-impl Session {
-    /// For [`crate::Ask::pinned`].
-    #[inline]
-    pub fn pinned(&self) -> Option<u32> {
-        self.pinned
-    }
-
-    /// The request has got an endpoint. `is_lent`: as [`crate::ClusterPlan::lends`] said.
-    pub fn lend(&mut self, is_lent: bool) {
-        self.is_lent = is_lent;
-    }
-
-    /// What became of it, once an endpoint is picked, or none.
-    pub fn outcome(&self, endpoint: Option<usize>) -> Option<SessionPick> {
-        match (self.pinned, endpoint) {
-            (None, Some(_)) if self.may_begin => Some(SessionPick::New),
-            (None, _) => None,
-            (Some(_), None) => Some(SessionPick::Refused),
-            (Some(pinned), Some(endpoint)) if pinned as usize == endpoint => Some(SessionPick::Kept),
-            (Some(_), Some(_)) => Some(SessionPick::Moved),
-        }
-    }
 }
 
 impl Persistence {
@@ -286,19 +202,19 @@ impl Persistence {
         Some((table.len(), table.evictions()))
     }
 
-    /// What its table remembers, for another process, and what that knows sessions by. `None`: it has none, or nobody has used
-    /// it yet.
-    pub fn bequeath(&self, now: Instant) -> Option<(String, TableEstate)> {
+    /// Returns what its table remembers, for the successor, and what sessions are known by. Returns `None` if it has no table, or an
+    /// unused one.
+    pub fn hand_over(&self, now: Instant) -> Option<(String, TableHandover)> {
         let By::Table(_, table, bounds) = &self.by else { return None };
-        Some((self.known_by(), table.bequeath(now, idle_of(bounds))?))
+        Some((self.known_by(), table.hand_over(now, idle_of(bounds))?))
     }
 
-    /// Remembers what another process did, if it knew sessions by the same.
-    pub fn inherit(&self, known_by: &str, estate: &TableEstate, now: Instant) {
+    /// Remembers what the predecessor did, if it knew sessions by the same.
+    pub fn inherit(&self, known_by: &str, handed: &TableHandover, now: Instant) {
         if let By::Table(_, table, bounds) = &self.by
             && self.known_by() == known_by
         {
-            table.inherit(estate, now, idle_of(bounds));
+            table.inherit(handed, now, idle_of(bounds));
         }
     }
 
@@ -355,161 +271,6 @@ fn is_by_same(one: &SessionBy, other: &SessionBy) -> bool {
         (SessionBy::Source(one, _), SessionBy::Source(other, _)) => one == other,
         _ => false,
     }
-}
-
-impl Key {
-    /// The key that a request or connection brings: the first, or another of a cookie that comes more than once.
-    fn of(&self, (head, client): (Option<&RequestHead>, IpAddr), nth: usize, begun: &Begun) -> Option<u64> {
-        let value = match (self, head) {
-            (Self::LearnedCookie(name), Some(head)) => {
-                let mut given = model::cookie::values(&head.fields, name).filter(|value| !value.is_empty());
-                given.nth(nth)
-            }
-            _ if nth > 0 => None,
-            (Self::Source(lengths), _) => return Some(begun.key(&masked(client, *lengths).to_be_bytes())),
-            (_, None) => None,
-            (Self::LearnedHeader(name) | Self::Header(name), Some(head)) => head.fields.get(name),
-        };
-        value.filter(|value| !value.is_empty()).map(|value| begun.key(value))
-    }
-
-    /// The key that a response gives to a session.
-    fn learn(&self, response: &ResponseHead, begun: &Begun) -> Option<u64> {
-        let value = match self {
-            Self::LearnedCookie(name) => {
-                let fields = response.fields.iter().filter(|field| field.name.eq_ignore_ascii_case(b"set-cookie"));
-                // Of several the last counts (RFC 6265 section 5.3).
-                fields.filter_map(|field| model::cookie::value_set(field.value, name)).next_back()
-            }
-            Self::LearnedHeader(name) => response.fields.get(name).filter(|value| !value.is_empty()),
-            Self::Header(_) | Self::Source(_) => None,
-        };
-        value.map(|value| begun.key(value))
-    }
-
-    fn is_learned(&self) -> bool {
-        matches!(self, Self::LearnedCookie(_) | Self::LearnedHeader(_))
-    }
-}
-
-/// The bits of an address that count. IPv4 is told from IPv6 by its first bits (RFC 4291 section 2.5.5.2), which stay.
-fn masked(client: IpAddr, lengths: PrefixLengths) -> u128 {
-    let without = |bits: u32| u128::MAX.checked_shl(bits).unwrap_or(0);
-    match client.to_canonical() {
-        IpAddr::V4(address) => u128::from(address.to_ipv6_mapped()) & without(32 - u32::from(lengths.v4).min(32)),
-        IpAddr::V6(address) => u128::from(address) & without(128 - u32::from(lengths.v6).min(128)),
-    }
-}
-
-impl RouteKey {
-    fn new(key: &HashKey) -> Option<Self> {
-        match key {
-            HashKey::Header(name) => FieldName::new(name).ok().map(Self::Header),
-            HashKey::Cookie(name) => Some(Self::Cookie(name.as_bytes().into())),
-            HashKey::Query(name) => Some(Self::Query(name.as_bytes().into())),
-            HashKey::Source | HashKey::Path | HashKey::Uri => None,
-        }
-    }
-
-    /// The first value, or another of a cookie that comes more than once.
-    fn of<'a>(&'a self, head: &'a RequestHead, nth: usize) -> Option<&'a [u8]> {
-        match self {
-            Self::Cookie(name) => model::cookie::values(&head.fields, name).nth(nth),
-            _ if nth > 0 => None,
-            Self::Header(name) => head.fields.get(name),
-            Self::Query(name) => query::parameter(head.query().unwrap_or_default(), name),
-        }
-    }
-}
-
-/// What stands after the last `.`.
-fn route_of(value: &[u8]) -> &[u8] {
-    value.iter().rposition(|&b| b == b'.').map_or(value, |at| &value[at + 1..])
-}
-
-impl CookiePlan {
-    fn new(cluster: &str, settings: &model_of::SessionCookie, endpoints: &[EndpointPlan]) -> Option<Self> {
-        let mut attributes = format!("; Path={}", settings.path);
-        if let Some(domain) = &settings.domain {
-            attributes += &format!("; Domain={domain}");
-        }
-        attributes += &format!("; SameSite={}", settings.same_site.as_str());
-        if settings.http_only {
-            attributes += "; HttpOnly";
-        }
-        Some(Self {
-            signer: Signer::new(cluster, &settings.secrets, endpoints),
-            attributes: attributes.into_bytes().into(),
-            set_cookie: FieldName::new("Set-Cookie").ok()?,
-            cookie: FieldName::new("Cookie").ok()?,
-            cache_control: FieldName::new("Cache-Control").ok()?,
-            settings: settings.clone(),
-        })
-    }
-
-    /// The first genuine one of the cookies with our name that has not ended.
-    fn find(&self, head: &RequestHead, now: u32) -> Session {
-        let shown = model::cookie::values(&head.fields, self.settings.name.as_bytes())
-            .take(SESSION_COOKIES_MAX)
-            .filter_map(|value| self.signer.verify(value))
-            .find(|shown| !self.has_ended(shown.dates, now));
-        let Some(Shown { endpoint, dates, is_of_old_secret }) = shown else {
-            return Session { may_begin: true, ..Session::default() };
-        };
-        let is_stale = is_of_old_secret || self.wants_refresh(dates, now);
-        Session { pinned: Some(endpoint.unwrap_or(GONE)), dates: Some(dates), is_stale, ..Session::default() }
-    }
-
-    fn has_ended(&self, dates: Dates, now: u32) -> bool {
-        let over = |since: u32, bound: Option<Duration>| {
-            bound.is_some_and(|bound| u64::from(now.saturating_sub(since)) >= bound.as_secs().max(1))
-        };
-        dates.seen > now.saturating_add(AHEAD_MAX_SECONDS)
-            || over(dates.seen, self.settings.idle_max)
-            || over(dates.begun, self.settings.life_max)
-    }
-
-    /// A cookie that ends by itself is written anew once an eighth of that time has passed, not with each response.
-    fn wants_refresh(&self, dates: Dates, now: u32) -> bool {
-        let shortest = self.settings.idle_max.into_iter().chain(self.settings.max_age).min();
-        shortest.is_some_and(|bound| u64::from(now.saturating_sub(dates.seen)) >= bound.as_secs().div_ceil(8).max(1))
-    }
-
-    fn set(&self, session: &Session, endpoint: usize, response: &mut ResponseHead, (now, is_secure): (u32, bool)) {
-        let dates = Dates { begun: session.dates.map_or(now, |dates| dates.begun), seen: now };
-        response.fields.append_with(&self.set_cookie, |out| {
-            out.extend_from_slice(self.settings.name.as_bytes());
-            out.push(b'=');
-            self.signer.sign(endpoint, dates, out);
-            out.extend_from_slice(&self.attributes);
-            if self.settings.secure.unwrap_or(is_secure) {
-                out.extend_from_slice(b"; Secure");
-            }
-            if let Some(left) = self.max_age(dates) {
-                out.extend_from_slice(format!("; Max-Age={left}").as_bytes());
-            }
-        });
-        if self.settings.mark_private && !is_private(response) {
-            response.fields.append(&self.cache_control, b"private");
-        }
-    }
-
-    /// Seconds that a browser is to keep it: no longer than the session may live.
-    fn max_age(&self, dates: Dates) -> Option<u64> {
-        let age = self.settings.max_age?.as_secs().max(1);
-        let lived = u64::from(dates.seen.saturating_sub(dates.begun));
-        Some(self.settings.life_max.map_or(age, |life| age.min(life.as_secs().saturating_sub(lived).max(1))))
-    }
-}
-
-/// Whether no shared cache may keep the response anyway (RFC 9111 section 5.2.2).
-fn is_private(response: &ResponseHead) -> bool {
-    let fields = response.fields.iter().filter(|field| field.name.eq_ignore_ascii_case(b"cache-control"));
-    let mut directives = fields.flat_map(|field| field.value.split(|&b| b == b','));
-    directives.any(|directive| {
-        let directive = directive.trim_ascii();
-        directive.eq_ignore_ascii_case(b"private") || directive.eq_ignore_ascii_case(b"no-store")
-    })
 }
 
 #[cfg(test)]

@@ -63,9 +63,9 @@ pub(super) fn tenths(duration: Duration) -> Tick {
     u32::try_from(duration.as_millis() / 100).unwrap_or(Tick::MAX)
 }
 
-/// What a table remembers.
+/// What a process hands its successor of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TableEstate {
+pub struct TableHandover {
     /// By which keys are hashed.
     pub seed: [u64; 2],
     /// Entries that had to go before their time.
@@ -241,8 +241,8 @@ impl Table {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// All that is remembered, for another process: what was used longest ago comes first.
-    pub(super) fn bequeath(&self, now: Instant, idle: Tick) -> Option<TableEstate> {
+    /// Returns all that is remembered, for the successor: what was used longest ago comes first.
+    pub(super) fn hand_over(&self, now: Instant, idle: Tick) -> Option<TableHandover> {
         let begun = *self.begun.get()?;
         self.sweep(now, idle);
         let now = begun.tick(now);
@@ -252,27 +252,27 @@ impl Table {
             entries.extend(shard.entries.iter().map(|one| (one.key, one.endpoint, now.saturating_sub(one.seen))));
         }
         entries.sort_by_key(|(_, _, age)| std::cmp::Reverse(*age));
-        Some(TableEstate { seed: begun.seed, evictions: self.evictions(), entries })
+        Some(TableHandover { seed: begun.seed, evictions: self.evictions(), entries })
     }
 
-    /// Remembers what another process did, as long as nobody has used this table; as much of it as there is room for. What that
-    /// tells in several parts is all remembered.
-    pub(super) fn inherit(&self, estate: &TableEstate, now: Instant, idle: Tick) {
+    /// Remembers what the predecessor did, as long as this table is unused; as much of it as there is room for. What comes in
+    /// several parts is all remembered.
+    pub(super) fn inherit(&self, handed: &TableHandover, now: Instant, idle: Tick) {
         // What is older is forgotten in any case.
-        let oldest = estate.entries.first().map_or(0, |(_, _, age)| (*age).min(idle));
+        let oldest = handed.entries.first().map_or(0, |(_, _, age)| (*age).min(idle));
         let at = now.checked_sub(Duration::from_millis(u64::from(oldest) * 100)).unwrap_or(now);
-        let begun = *self.begun.get_or_init(|| Begun { at, seed: estate.seed });
-        if begun.seed != estate.seed {
+        let begun = *self.begun.get_or_init(|| Begun { at, seed: handed.seed });
+        if begun.seed != handed.seed {
             return;
         }
         let now = begun.tick(now);
         // The oldest comes first, and none is older than the one before it: who told otherwise would have entries kept beyond their time.
         let mut oldest = oldest;
-        for (key, endpoint, age) in &estate.entries {
+        for (key, endpoint, age) in &handed.entries {
             oldest = oldest.min(*age);
             self.put(*key, *endpoint, now.saturating_sub(oldest), idle);
         }
-        self.evictions.fetch_add(estate.evictions, Ordering::Relaxed);
+        self.evictions.fetch_add(handed.evictions, Ordering::Relaxed);
     }
 
     /// Entries that had to go before their time, for others.

@@ -1,9 +1,11 @@
 //! What is made of cookies and tables, and of endpoints that come and go.
 
+use std::time::Duration;
+
 use model::fitness::AdminState;
-use model::persistence::{SameSite, Secret, SessionCookie, SessionRoute};
+use model::persistence::{SameSite, Secret, SessionCookie, SessionPick, SessionRoute};
 use model::snapshot::Balance::{Hash as ByHash, RoundRobin};
-use model::snapshot::Hash;
+use model::snapshot::{Hash, HashKey};
 
 use super::*;
 use crate::balance::tests::begin;

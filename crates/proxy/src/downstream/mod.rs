@@ -5,6 +5,7 @@ mod goodbye;
 pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod http3;
+mod served;
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -21,7 +21,8 @@ pub(crate) fn read_response(
     head: &mut ResponseHead,
 ) -> Result<ResponseParsed, Fault> {
     let fields = parts.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
-    crossing::arriving_response(head, (parts.status.as_u16(), Version::Http2), fields, how)
+    let line = crossing::StatusLine { status: parts.status.as_u16(), version: Version::Http2 };
+    crossing::arriving_response(head, line, fields, how)
 }
 
 /// The head of a request for a WebSocket, which begins with an HTTP/1.1 `Upgrade`, as HTTP/2 has it (RFC 8441 section 5).

@@ -11,7 +11,7 @@ use model::limits::HTTP3_PASSED_MAX;
 use quinn_proto::{ConnectionId, ConnectionIdGenerator, EcnCodepoint, InvalidCid};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::past::Past;
+use crate::predecessor::Predecessor;
 
 /// Random bytes of an id.
 const NONCE_BYTES: usize = 5;
@@ -172,8 +172,8 @@ pub(crate) struct Hub {
     pub others: Arc<Others>,
     pub own: Receiver<Passed>,
     pub keys: Keys,
-    /// Where what is for the process before goes.
-    pub past: Option<Arc<Past>>,
+    /// Where what is for the predecessor goes.
+    pub predecessor: Option<Arc<Predecessor>>,
     /// Those of this process that had the address before, and may have connections still.
     pub before: Arc<[Generation]>,
 }
@@ -185,22 +185,22 @@ impl Hub {
 }
 
 /// One for each socket. What finds a full channel is dropped, as any network may do.
-pub(crate) fn hubs(sockets: usize, (keys, process): (Keys, u8), past: Option<&Arc<Past>>) -> Vec<Hub> {
-    hubs_after(sockets, (keys, process), past, Vec::new())
+pub(crate) fn hubs(sockets: usize, (keys, process): (Keys, u8), predecessor: Option<&Arc<Predecessor>>) -> Vec<Hub> {
+    hubs_after(sockets, (keys, process), predecessor, Vec::new())
 }
 
 fn hubs_after(
     sockets: usize,
     (keys, process): (Keys, u8),
-    past: Option<&Arc<Past>>,
+    predecessor: Option<&Arc<Predecessor>>,
     before: Vec<Generation>,
 ) -> Vec<Hub> {
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..sockets).map(|_| channel(HTTP3_PASSED_MAX)).unzip();
     let (others, before): (Arc<Others>, Arc<[Generation]>) = (senders.into(), before.into());
     let ends = receivers.into_iter().enumerate();
     let hub = |(socket, own)| {
-        let (others, keys, past, before) = (others.clone(), keys.clone(), past.cloned(), before.clone());
-        Hub { socket, process, others, own, keys, past, before }
+        let (others, keys, predecessor, before) = (others.clone(), keys.clone(), predecessor.cloned(), before.clone());
+        Hub { socket, process, others, own, keys, predecessor, before }
     };
     ends.map(hub).collect()
 }
@@ -213,15 +213,15 @@ pub(crate) struct Generation {
     process: u8,
     /// There as long as any of the sockets.
     others: Weak<Others>,
-    past: Weak<Past>,
+    predecessor: Weak<Predecessor>,
 }
 
 impl Generation {
     /// That of these sockets.
     pub(crate) fn of(sockets: &[Hub]) -> Option<Self> {
-        let Hub { keys, process, others, past, .. } = sockets.first()?;
-        let past = past.as_ref().map_or_else(Weak::new, Arc::downgrade);
-        Some(Self { keys: keys.clone(), process: *process, others: Arc::downgrade(others), past })
+        let Hub { keys, process, others, predecessor, .. } = sockets.first()?;
+        let predecessor = predecessor.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        Some(Self { keys: keys.clone(), process: *process, others: Arc::downgrade(others), predecessor })
     }
 
     /// Whether any of the sockets is there.
@@ -249,8 +249,8 @@ impl Generation {
         let mut next = (1..=u8::MAX).map(|step| latest.process.wrapping_add(step));
         let free = next.find(|number| kin.iter().all(|one| one.process != *number));
         let process = free.unwrap_or(latest.process.wrapping_add(1));
-        let past = kin.iter().find_map(|one| one.past.upgrade());
-        hubs_after(sockets, (latest.keys.clone(), process), past.as_ref(), kin)
+        let predecessor = kin.iter().find_map(|one| one.predecessor.upgrade());
+        hubs_after(sockets, (latest.keys.clone(), process), predecessor.as_ref(), kin)
     }
 
     /// The place of the generation of this process number that is still there, and how many sockets it had.

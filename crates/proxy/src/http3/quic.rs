@@ -57,7 +57,7 @@ pub(crate) struct Quic {
 
 /// What came of telling news.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Notified {
     /// Nobody was woken.
     Nobody,
     /// Tasks were, which may have something to say.
@@ -143,7 +143,7 @@ impl Quic {
     }
 
     /// Tells whom it concerns what happened.
-    pub(super) fn tell(&self, endpoint: &RefCell<Endpoint>) -> Told {
+    pub(super) fn tell(&self, endpoint: &RefCell<Endpoint>) -> Notified {
         self.is_dirty.set(false);
         let inner = &mut *self.inner.borrow_mut();
         inner.has_woken = false;
@@ -166,9 +166,9 @@ impl Quic {
         if is_drained {
             inner.lost.get_or_insert(Lost::Silent);
             inner.wake_all();
-            return Told::Drained;
+            return Notified::Drained;
         }
-        if inner.has_woken { Told::Tasks } else { Told::Nobody }
+        if inner.has_woken { Notified::Tasks } else { Notified::Nobody }
     }
 
     /// Puts off what is to be sent after tasks were woken, so that what these say leaves with it, an acknowledgement for example. False:

@@ -44,7 +44,7 @@ impl ListenerTls {
     pub(super) fn build(
         (settings, protocols, quic_settings): (&TlsTermination, Vec<&'static [u8]>, Option<QuicSettings>),
         provider: &Provider,
-        (previous, inherited): (Option<&Arc<Self>>, Option<&TicketEstate>),
+        (previous, inherited): (Option<&Arc<Self>>, Option<&TicketHandover>),
     ) -> Result<Arc<Self>, Vec<Issue>> {
         let is_same = |previous: &&Arc<Self>| {
             previous.settings == *settings && previous.protocols == protocols && previous.quic_settings == quic_settings
@@ -114,15 +114,19 @@ impl ListenerTls {
 }
 
 impl ListenerTls {
-    /// The keys of its tickets, for another process.
-    pub(super) fn estate(&self, listener: &str) -> TicketEstate {
-        TicketEstate { listener: listener.to_owned(), proof: proof_of(&self.settings), keys: self.tickets.estate() }
+    /// Returns the keys of its tickets, for another process.
+    pub(super) fn hand_over(&self, listener: &str) -> TicketHandover {
+        TicketHandover {
+            listener: listener.to_owned(),
+            proof: proof_of(&self.settings),
+            keys: self.tickets.hand_over(),
+        }
     }
 }
 
-/// The keys of a listener's tickets.
+/// The keys of a listener's tickets, for another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TicketEstate {
+pub struct TicketHandover {
     /// Its name.
     pub listener: String,
     /// A digest of what its tickets prove: they are of use only where the same is asked of clients.
@@ -131,15 +135,15 @@ pub struct TicketEstate {
     pub keys: Vec<TicketKey>,
 }
 
-impl TicketEstate {
+impl TicketHandover {
     fn keys_for(&self, settings: &TlsTermination) -> Option<&[TicketKey]> {
         (self.proof == proof_of(settings)).then_some(&self.keys)
     }
 }
 
 /// With the keys of another process, where the same is asked of clients.
-fn tickets_for(settings: &TlsTermination, inherited: Option<&TicketEstate>) -> Result<Arc<Tickets>, Vec<Issue>> {
-    let keys = inherited.and_then(|estate| estate.keys_for(settings)).unwrap_or_default();
+fn tickets_for(settings: &TlsTermination, inherited: Option<&TicketHandover>) -> Result<Arc<Tickets>, Vec<Issue>> {
+    let keys = inherited.and_then(|tickets| tickets.keys_for(settings)).unwrap_or_default();
     Tickets::new(keys).ok_or_else(|| vec![Issue::at("", "the system has no randomness")])
 }
 
@@ -322,10 +326,10 @@ mod tests {
     }
 
     #[test]
-    fn an_estate_of_tickets_is_of_use_where_the_same_authority_is_asked_for() {
+    fn inherited_tickets_are_of_use_where_the_same_authority_is_asked_for() {
         let asked = |bytes: &[u8]| settings(ClientAuth::Required(trusting(bytes, None)), TlsVersion::Tls12);
-        let estate = TicketEstate { listener: "web".into(), proof: proof_of(&asked(b"one")), keys: Vec::new() };
-        assert!(estate.keys_for(&asked(b"one")).is_some());
-        assert!(estate.keys_for(&asked(b"two")).is_none());
+        let tickets = TicketHandover { listener: "web".into(), proof: proof_of(&asked(b"one")), keys: Vec::new() };
+        assert!(tickets.keys_for(&asked(b"one")).is_some());
+        assert!(tickets.keys_for(&asked(b"two")).is_none());
     }
 }

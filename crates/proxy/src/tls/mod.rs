@@ -16,7 +16,7 @@ use std::sync::Arc;
 use model::{Issue, Name};
 use plan::Plan;
 
-pub use downstream::TicketEstate;
+pub use downstream::TicketHandover;
 pub(crate) use downstream::{ListenerTls, facts_of, facts_of_quic, set_token_secret, token_secret};
 pub(crate) use noted::Noted;
 pub use tickets::TicketKey;
@@ -28,7 +28,7 @@ pub(crate) struct TlsMaterial {
     listeners: HashMap<Name, Arc<ListenerTls>>,
     clusters: HashMap<Name, Arc<UpstreamTlsNow>>,
     /// Of the process before, for listeners that begin.
-    inherited: Vec<TicketEstate>,
+    inherited: Vec<TicketHandover>,
 }
 
 impl TlsMaterial {
@@ -44,7 +44,7 @@ impl TlsMaterial {
             let Some(settings) = &listener.tls else { continue };
             let path = format!("listeners/{}/tls", listener.name);
             let speaks = listener.protocol.alpn();
-            let inherited = previous.inherited.iter().find(|estate| estate.listener == listener.name.as_str());
+            let inherited = previous.inherited.iter().find(|tickets| tickets.listener == listener.name.as_str());
             let quic = downstream::QuicSettings::of(listener, &plan.snapshot.routes);
             match ListenerTls::build(
                 (settings, speaks, quic),
@@ -68,13 +68,13 @@ impl TlsMaterial {
     }
 
     /// Nothing yet but the keys of tickets of another process.
-    pub(crate) fn after(inherited: Vec<TicketEstate>) -> Self {
+    pub(crate) fn after(inherited: Vec<TicketHandover>) -> Self {
         Self { inherited, ..Self::default() }
     }
 
-    /// The keys of tickets of all listeners, for another process.
-    pub(crate) fn tickets(&self) -> Vec<TicketEstate> {
-        self.listeners.iter().map(|(name, tls)| tls.estate(name.as_str())).collect()
+    /// Returns the keys of tickets of all listeners, for another process.
+    pub(crate) fn tickets(&self) -> Vec<TicketHandover> {
+        self.listeners.iter().map(|(name, tls)| tls.hand_over(name.as_str())).collect()
     }
 
     pub(crate) fn listener(&self, name: &Name) -> Option<Arc<ListenerTls>> {

@@ -26,7 +26,7 @@ struct Keys {
 }
 
 struct Key {
-    estate: TicketKey,
+    parts: TicketKey,
     sealing: LessSafeKey,
     made: Instant,
 }
@@ -62,10 +62,10 @@ impl Key {
         Self::of(TicketKey { name, secret, age: Duration::ZERO }, now)
     }
 
-    fn of(estate: TicketKey, now: Instant) -> Option<Self> {
-        let sealing = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &estate.secret).ok()?);
-        let made = now.checked_sub(estate.age).unwrap_or(now);
-        Some(Self { estate, sealing, made })
+    fn of(parts: TicketKey, now: Instant) -> Option<Self> {
+        let sealing = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &parts.secret).ok()?);
+        let made = now.checked_sub(parts.age).unwrap_or(now);
+        Some(Self { parts, sealing, made })
     }
 
     /// Name, nonce, and the sealed content with its tag.
@@ -73,10 +73,10 @@ impl Key {
         let mut nonce = [0; NONCE_LEN];
         aws_lc_rs::rand::fill(&mut nonce).ok()?;
         let mut ticket = Vec::with_capacity(NAME_BYTES + NONCE_LEN + content.len() + TAG_BYTES);
-        ticket.extend(self.estate.name);
+        ticket.extend(self.parts.name);
         ticket.extend(nonce);
         let mut sealed = content.to_vec();
-        let name = Aad::from(self.estate.name);
+        let name = Aad::from(self.parts.name);
         self.sealing.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), name, &mut sealed).ok()?;
         ticket.extend(sealed);
         Some(ticket)
@@ -85,7 +85,7 @@ impl Key {
     fn open(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_first_chunk::<NAME_BYTES>()?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
-        if *name != self.estate.name {
+        if *name != self.parts.name {
             return None;
         }
         let mut content = sealed.to_vec();
@@ -112,11 +112,11 @@ impl Tickets {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For another process.
-    pub(crate) fn estate(&self) -> Vec<TicketKey> {
+    /// Returns the keys, for another process.
+    pub(crate) fn hand_over(&self) -> Vec<TicketKey> {
         let (keys, now) = (self.keys(), Instant::now());
         let all = std::iter::once(&keys.current).chain(&keys.previous);
-        all.map(|key| TicketKey { age: now.saturating_duration_since(key.made), ..key.estate.clone() }).collect()
+        all.map(|key| TicketKey { age: now.saturating_duration_since(key.made), ..key.parts.clone() }).collect()
     }
 
     fn turn(&self, now: Instant) {
@@ -177,12 +177,12 @@ mod tests {
         let opened = |tickets: &Tickets, later: Duration| tickets.open_at(&ticket, now + later);
         let known = Some(b"session".to_vec());
         assert_eq!(opened(&tickets, Duration::ZERO), known);
-        assert_eq!(opened(&Tickets::new(&tickets.estate()).unwrap(), Duration::ZERO), known);
+        assert_eq!(opened(&Tickets::new(&tickets.hand_over()).unwrap(), Duration::ZERO), known);
         assert_eq!(opened(&Tickets::new(&[]).unwrap(), Duration::ZERO), None);
         let other = tickets.seal_at(b"another", now + TURN).unwrap();
         assert_ne!(other[..NAME_BYTES], ticket[..NAME_BYTES], "another key's turn");
         assert_eq!(opened(&tickets, TURN), known);
-        assert_eq!(opened(&Tickets::new(&tickets.estate()).unwrap(), Duration::ZERO), known);
+        assert_eq!(opened(&Tickets::new(&tickets.hand_over()).unwrap(), Duration::ZERO), known);
         assert_eq!(opened(&tickets, TURN * 2 + Duration::from_secs(1)), None);
         assert_eq!(tickets.open_at(&other, now + TURN * 2).as_deref(), Some(&b"another"[..]));
     }

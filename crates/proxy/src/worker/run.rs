@@ -3,96 +3,42 @@
 //! What its connections share is in [`Worker`], which knows nothing of this.
 
 use std::cell::{Cell, RefCell};
-use std::io;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use model::Address;
-use plan::{ListenerPlan, Plan};
+use plan::ListenerPlan;
 use socket2::SockRef;
-use telemetry::{AccessLogs, Telemetry};
+use telemetry::Telemetry;
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::command::{Command, Commit, Try};
 use super::{Trial, Worker};
 use crate::accept::Accepting;
 use crate::bound::{Bound, Opened, is_same_place};
-use crate::clients::{self, Question};
-use crate::datagram;
-use crate::handover::{self, Offered, Paused, Place};
+use crate::clients;
+use crate::handover::on_worker;
+use crate::handover::retired::Retired;
 use crate::listen::{self, Transport};
 use crate::registry::ListenerHandle;
-use crate::retired::{self, Left, Retired};
-use crate::tls::TlsMaterial;
 use crate::worker_plan::WorkerPlan;
 
 /// How often idle upstream connections are looked over.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// A worker with its listening sockets.
-pub(crate) struct Running {
-    pub worker: Rc<Worker>,
-    pub listening: RefCell<Vec<Accepting>>,
-    /// QUIC sockets whose listener is gone.
-    pub retired: RefCell<Vec<Retired>>,
-    /// UDP sockets whose listener is gone, as long as they have flows, and their addresses.
-    pub left_flows: RefCell<Vec<(Address, Weak<datagram::Port>)>>,
+struct Running {
+    worker: Rc<Worker>,
+    listening: RefCell<Vec<Accepting>>,
+    /// Sockets whose listener is gone.
+    retired: Retired,
     /// Sockets at which nothing is taken yet, while another process may still do that.
     held: RefCell<Option<Vec<Opened>>>,
     /// The program is ending: no listener begins any more.
     is_draining: Cell<bool>,
-}
-
-/// What a worker can be told.
-pub(crate) enum Command {
-    Commit(Box<Commit>),
-    /// Try a plan beside the one in force, or none any more.
-    Try(Option<Box<Try>>, Sender<()>),
-    /// Accept nothing more; end connections as they become idle, those that another process takes over the listeners of one after the
-    /// other within this time. Dropped when every socket is closed.
-    Drain(Sender<()>, Duration),
-    /// End every connection at once.
-    Cut,
-    /// About connections of clients.
-    Ask(Question),
-    /// Tell of every socket where something arrives.
-    Offer(Sender<Offered>),
-    /// Another process has the sockets of these places. Dropped when that is so for this worker.
-    Give(Arc<[Place]>, Sender<()>),
-    /// Another process is about to read the sockets of datagrams, or not after all. Tells of the flows that there are.
-    Pause(bool, Sender<Paused>),
-    /// Dropped by a worker that is alive.
-    Pulse {
-        _answer: Sender<()>,
-    },
-    /// Tell what is left of ports of QUIC at an address that no listener has any more.
-    Left(Address, Sender<io::Result<Left>>),
-    /// End the flows of ports of UDP that no listener has any more at an address. Dropped when their sockets are closed.
-    Free(Address, Sender<()>),
-    /// Take what arrives at the sockets that were held, and at these.
-    Begin(Vec<Opened>),
-    Stop,
-}
-
-/// A plan with everything that was made ready for it.
-pub(crate) struct Commit {
-    pub plan: Arc<Plan>,
-    pub tls: Arc<TlsMaterial>,
-    /// New sockets of this worker.
-    pub sockets: Vec<Opened>,
-    pub logs: Option<Arc<AccessLogs>>,
-    pub done: Sender<()>,
-}
-
-/// A plan to be tried.
-pub(crate) struct Try {
-    pub plan: Arc<Plan>,
-    pub tls: Arc<TlsMaterial>,
-    pub share_percent: u8,
-    pub counts: Arc<telemetry::trial::Trial>,
 }
 
 /// Runs a worker until a command stops it. `is_held`: it accepts nothing before a command says so.
@@ -113,8 +59,7 @@ pub(crate) fn run(
     let running = Running {
         worker: Worker::new(index, telemetry, open_connections),
         listening: RefCell::default(),
-        retired: RefCell::default(),
-        left_flows: RefCell::default(),
+        retired: Retired::default(),
         held: is_held.then(Vec::new).into(),
         is_draining: Cell::new(false),
     };
@@ -166,12 +111,16 @@ fn obey(running: &Running, command: Command) {
         }
         Command::Cut => worker.registry.cut_all(),
         Command::Ask(question) => clients::answer(worker, question),
-        Command::Offer(offers) => handover::offer(running, &offers),
-        Command::Pause(is_paused, told) => handover::pause(running, is_paused, &told),
-        Command::Give(places, _done) => handover::give(running, &places),
-        Command::Left(address, told) => retired::tell(running, &address, &told),
-        Command::Free(address, freed) => {
-            retired::free(running, |other| listen::overlap(other, &address), Some(&freed));
+        Command::Offer(offers) => on_worker::offer(worker, &running.listening.borrow(), &running.retired, &offers),
+        Command::Pause(is_paused, answers) => {
+            on_worker::pause(worker, (&running.listening.borrow(), &running.retired), is_paused, &answers);
+        }
+        Command::Give(places, _done) => on_worker::give(&running.listening.borrow(), &running.retired, &places),
+        Command::DuplicateRetired(address, duplicates) => {
+            running.retired.duplicate(worker.index, &address, &duplicates);
+        }
+        Command::FreeRetired(address, freed) => {
+            running.retired.free(|other| listen::overlap(other, &address), Some(&freed));
         }
         Command::Begin(sockets) => {
             let held = running.held.take().unwrap_or_default();
@@ -237,7 +186,7 @@ fn take_over(running: &Running, commit: Commit) {
             None => {
                 // What it has accepted, or the kernel has for it, is served by the plan that it came under.
                 worker.keep_last_plan(&accepting.handle, before.clone());
-                retired::remember(running, accepting);
+                running.retired.remember(accepting);
                 accepting.end(None);
             }
         }
@@ -248,11 +197,11 @@ fn take_over(running: &Running, commit: Commit) {
         Some(held) => held.extend(commit.sockets),
         None => commit.sockets.into_iter().for_each(|opened| start(running, &listeners, opened)),
     }
-    for accepting in running.listening.borrow().iter() {
-        accepting.review();
-    }
-    retired::make_way(running);
-    retired::free_where_others_are(running);
+    let listening = running.listening.borrow();
+    listening.iter().for_each(Accepting::review);
+    running.retired.make_way(&listening);
+    running.retired.free_where_others_are(&listening);
+    drop(listening);
     worker.registry.wake_closing();
     // The publisher may have stopped waiting; the plan is in force all the same.
     let _ = commit.done.send(());
@@ -276,7 +225,7 @@ fn start(running: &Running, listeners: &[Arc<ListenerPlan>], opened: Opened) {
                 accepting.tune(&listeners[index].listener.socket);
             }
             if is_back {
-                retired::give_way(running, &accepting.bound.address);
+                running.retired.give_way(&accepting.bound.address);
             }
             running.listening.borrow_mut().push(accepting);
         }

@@ -6,6 +6,7 @@
 
 mod carrier;
 pub mod format;
+mod lost;
 mod output;
 mod ring;
 mod syslog;

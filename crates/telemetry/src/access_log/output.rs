@@ -5,14 +5,8 @@ use std::io::{self, Write};
 
 use model::snapshot::LogTarget;
 
+use super::lost::Lost;
 use super::syslog::Syslog;
-
-/// Records that are lost, and why.
-#[derive(Debug)]
-pub(super) struct Lost {
-    pub records: u64,
-    pub why: io::Error,
-}
 
 /// A target that lines are carried to.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::record::Kind;
-use crate::testing::{Told, request};
+use crate::testing::{Draft, request};
 
 fn log(path: &Path, format: &str) -> AccessLog {
     AccessLog { target: LogTarget::File(path.to_owned()), format: LogFormat::Line(format.to_owned()) }
@@ -34,10 +34,10 @@ const EVERYTHING: &str = "{time} {kind} {listener} {client_ip} {client_port} {pe
 
 #[test]
 fn a_line_tells_everything_that_is_known() {
-    let mut told = Told::default();
-    told.response.fields.append(&FieldName::new("Server").unwrap(), b"x y");
-    let facts = told.facts();
-    let mut record = told.record(&facts);
+    let mut draft = Draft::default();
+    draft.response.fields.append(&FieldName::new("Server").unwrap(), b"x y");
+    let facts = draft.facts();
+    let mut record = draft.record(&facts);
     record.fault = Some(Fault::ClosedInResponse);
     record.retries = 2;
     assert_eq!(
@@ -59,11 +59,11 @@ fn a_line_tells_everything_that_is_known() {
 
 #[test]
 fn what_is_not_known_is_a_dash_or_null() {
-    let told = Told { request_id: String::new(), ..Told::default() };
-    let mut facts = told.facts();
+    let draft = Draft { request_id: String::new(), ..Draft::default() };
+    let mut facts = draft.facts();
     facts.tls = None;
     facts.client = "2001:db8::1".parse().unwrap();
-    let mut record = told.record(&facts);
+    let mut record = draft.record(&facts);
     record.kind = Kind::Stream;
     record.response_status = 0;
     (record.request, record.response, record.route, record.cluster) = (None, None, None, None);
@@ -108,25 +108,25 @@ fn a_wrong_template_is_explained() {
 }
 
 /// Every place of a record that a client or a configuration fills, filled with these bytes.
-fn hostile(bytes: &[u8]) -> Told {
+fn hostile(bytes: &[u8]) -> Draft {
     let text = String::from_utf8_lossy(bytes).into_owned();
-    let mut told = Told {
+    let mut draft = Draft {
         listener: text.as_str().into(),
         route: text.as_str().into(),
         cluster: text.as_str().into(),
         endpoint: text.as_str().into(),
         request_id: text.clone(),
         request: request(bytes, bytes, &[(b"host", bytes), (b"user-agent", bytes), (b"referer", bytes)]),
-        ..Told::default()
+        ..Draft::default()
     };
-    told.tls.server_name = Some(text.clone());
-    told.tls.client_subject = Some(text);
+    draft.tls.server_name = Some(text.clone());
+    draft.tls.client_subject = Some(text);
     let name = FieldName::new("server").unwrap();
-    let start = told.response.fields.load(bytes);
-    let name_at = told.response.fields.load(name.as_str().as_bytes());
+    let start = draft.response.fields.load(bytes);
+    let name_at = draft.response.fields.load(name.as_str().as_bytes());
     let span = model::fields::Span::new;
-    told.response.fields.push_span(span(name_at, name_at + 6), span(start, start + bytes.len()));
-    told
+    draft.response.fields.push_span(span(name_at, name_at + 6), span(start, start + bytes.len()));
+    draft
 }
 
 fn every_variable_quoted() -> String {
@@ -136,12 +136,12 @@ fn every_variable_quoted() -> String {
 }
 
 fn check_hostile(bytes: &[u8]) {
-    let told = hostile(bytes);
+    let draft = hostile(bytes);
     let mut tlvs = model::proxy_protocol::SenderTlvs::default();
     tlvs.add(0xe0, bytes);
-    let sender = model::facts::SenderFacts { address: told.peer, unique_id: Some(bytes.into()), tlvs };
-    let facts = model::Facts { sender: Some(&sender), ..told.facts() };
-    let record = told.record(&facts);
+    let sender = model::facts::SenderFacts { address: draft.peer, unique_id: Some(bytes.into()), tlvs };
+    let facts = model::Facts { sender: Some(&sender), ..draft.facts() };
+    let record = draft.record(&facts);
     let template = every_variable_quoted();
     let out = line(&template, &record);
     let body = out.strip_suffix('\n').unwrap();
@@ -179,9 +179,9 @@ fn no_hostile_value_breaks_out_of_its_quotes_or_line() {
         if bytes.len() < 8_000 {
             check_hostile(bytes);
         } else {
-            let told = hostile(bytes);
-            let facts = told.facts();
-            let json = formatted(&LogFormat::Json, &told.record(&facts));
+            let draft = hostile(bytes);
+            let facts = draft.facts();
+            let json = formatted(&LogFormat::Json, &draft.record(&facts));
             assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok() && json.len() < 250_000);
         }
     }
@@ -199,9 +199,9 @@ proptest! {
     }
 }
 
-fn numbered(told: &Told, writer: &mut LogWriter, number: u64) {
-    let facts = told.facts();
-    let mut record = told.record(&facts);
+fn numbered(draft: &Draft, writer: &mut LogWriter, number: u64) {
+    let facts = draft.facts();
+    let mut record = draft.record(&facts);
     record.sent_bytes = number;
     writer.write(&record);
 }
@@ -224,8 +224,8 @@ fn every_record_of_every_worker_reaches_every_log_once_and_in_order() {
         for worker in 0..2 {
             let mut writer = open.writer(worker);
             scope.spawn(move || {
-                let told = Told { request_id: format!("w{worker}"), ..Told::default() };
-                (0..EACH).for_each(|number| numbered(&told, &mut writer, number));
+                let draft = Draft { request_id: format!("w{worker}"), ..Draft::default() };
+                (0..EACH).for_each(|number| numbered(&draft, &mut writer, number));
             });
         }
     });
@@ -247,12 +247,12 @@ fn after_a_rotation_new_records_go_to_the_new_file_and_older_ones_to_the_old() {
     let folder = tempfile::tempdir().unwrap();
     let (path, rotated) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
     let open = AccessLogs::open(&[log(&path, "{sent_bytes}")], 1).unwrap();
-    let (told, mut writer) = (Told::default(), open.writer(0));
-    numbered(&told, &mut writer, 1);
+    let (draft, mut writer) = (Draft::default(), open.writer(0));
+    numbered(&draft, &mut writer, 1);
     fs::rename(&path, &rotated).unwrap();
-    numbered(&told, &mut writer, 2);
+    numbered(&draft, &mut writer, 2);
     open.reopen().unwrap();
-    numbered(&told, &mut writer, 3);
+    numbered(&draft, &mut writer, 3);
     assert!(open.flush(Duration::from_secs(10)));
     assert_eq!((numbers(&rotated), numbers(&path)), (vec![1, 2], vec![3]));
 }
@@ -267,11 +267,11 @@ fn a_file_that_cannot_be_opened_is_named_and_reopening_keeps_the_old_ones() {
     fs::create_dir(&inner).unwrap();
     let path = inner.join("access.log");
     let open = AccessLogs::open(&[log(&path, "{sent_bytes}")], 1).unwrap();
-    let (told, mut writer) = (Told::default(), open.writer(0));
+    let (draft, mut writer) = (Draft::default(), open.writer(0));
     let moved = folder.path().join("moved");
     fs::rename(&inner, &moved).unwrap();
     assert!(open.reopen().unwrap_err().to_string().contains("access.log"));
-    numbered(&told, &mut writer, 5);
+    numbered(&draft, &mut writer, 5);
     drop((writer, open));
     assert_eq!(numbers(&moved.join("access.log")), [5]);
 }
@@ -283,11 +283,11 @@ fn a_full_ring_drops_records_and_counts_exactly_those() {
     let path = folder.path().join("access.log");
     let logs = [log(&path, "{sent_bytes} {request_id}")];
     let open = AccessLogs::open_with(&logs, 1, 256).unwrap();
-    let mut told = Told::default();
+    let mut draft = Draft::default();
     let mut writer = open.writer(0);
-    (0..WRITTEN).for_each(|number| numbered(&told, &mut writer, number));
-    told.request_id = "longer than the whole ring ".repeat(10);
-    numbered(&told, &mut writer, WRITTEN);
+    (0..WRITTEN).for_each(|number| numbered(&draft, &mut writer, number));
+    draft.request_id = "longer than the whole ring ".repeat(10);
+    numbered(&draft, &mut writer, WRITTEN);
     assert!(open.dropped() >= 1);
     assert!(open.flush(Duration::from_secs(10)));
     let kept = numbers(&path);
@@ -298,8 +298,8 @@ fn a_full_ring_drops_records_and_counts_exactly_those() {
 #[test]
 fn a_target_that_refuses_lines_costs_records_that_are_counted() {
     let open = AccessLogs::open(&[log(Path::new("/dev/full"), "{sent_bytes}")], 1).unwrap();
-    let (told, mut writer) = (Told::default(), open.writer(0));
-    (0..7).for_each(|number| numbered(&told, &mut writer, number));
+    let (draft, mut writer) = (Draft::default(), open.writer(0));
+    (0..7).for_each(|number| numbered(&draft, &mut writer, number));
     assert!(open.flush(Duration::from_secs(10)));
     assert_eq!((open.failed(), open.dropped()), (7, 0));
 }
@@ -310,11 +310,11 @@ fn a_writer_that_outlives_its_logs_still_writes() {
     let path = folder.path().join("access.log");
     let open = AccessLogs::open(&[log(&path, "{sent_bytes}")], 1).unwrap();
     let shared = Arc::clone(&open.shared);
-    let (told, mut writer) = (Told::default(), open.writer(0));
-    numbered(&told, &mut writer, 1);
+    let (draft, mut writer) = (Draft::default(), open.writer(0));
+    numbered(&draft, &mut writer, 1);
     drop(open);
     assert_eq!(numbers(&path), [1]);
-    numbered(&told, &mut writer, 2);
+    numbered(&draft, &mut writer, 2);
     drop(writer);
     assert!(shared.flush(Duration::from_secs(10)));
     assert_eq!(numbers(&path), [1, 2]);
@@ -325,7 +325,7 @@ fn a_record_after_a_silence_wakes_the_thread() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
     let open = AccessLogs::open(&[log(&path, "{sent_bytes}")], 1).unwrap();
-    let (told, mut writer) = (Told::default(), open.writer(0));
+    let (draft, mut writer) = (Draft::default(), open.writer(0));
     let wait = |condition: &dyn Fn() -> bool| {
         let start = Instant::now();
         while !condition() {
@@ -334,7 +334,7 @@ fn a_record_after_a_silence_wakes_the_thread() {
         }
     };
     wait(&|| open.shared.is_idle());
-    numbered(&told, &mut writer, 9);
+    numbered(&draft, &mut writer, 9);
     wait(&|| numbers(&path) == [9]);
 }
 
@@ -342,7 +342,7 @@ fn a_record_after_a_silence_wakes_the_thread() {
 fn no_logs_cost_no_thread_and_write_nothing() {
     let open = AccessLogs::open(&[], 2).unwrap();
     let mut writer = open.writer(1);
-    numbered(&Told::default(), &mut writer, 1);
+    numbered(&Draft::default(), &mut writer, 1);
     assert!(open.flush(Duration::ZERO) && open.dropped() == 0);
     open.reopen().unwrap();
 }
@@ -350,8 +350,8 @@ fn no_logs_cost_no_thread_and_write_nothing() {
 #[test]
 fn addresses_mapped_into_ipv6_are_told_as_ipv4() {
     let peer: SocketAddr = "[::ffff:192.0.2.9]:5000".parse().unwrap();
-    let told = Told { peer, ..Told::default() };
-    let mut facts = told.facts();
+    let draft = Draft { peer, ..Draft::default() };
+    let mut facts = draft.facts();
     facts.client = "192.0.2.9".parse().unwrap();
-    assert_eq!(line("{client_ip} {client_port} {peer_ip}", &told.record(&facts)), "192.0.2.9 5000 192.0.2.9\n");
+    assert_eq!(line("{client_ip} {client_port} {peer_ip}", &draft.record(&facts)), "192.0.2.9 5000 192.0.2.9\n");
 }

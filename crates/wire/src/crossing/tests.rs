@@ -203,12 +203,16 @@ fn towards_http2_nothing_is_left_that_speaks_of_a_connection() {
     assert_eq!(given(|give| request_fields(&head, Framing::Chunked, give)), "A=1;te=trailers;");
 }
 
+fn line(status: u16) -> StatusLine {
+    StatusLine { status, version: Version::Http2 }
+}
+
 #[test]
 fn a_response_says_its_length_only_when_it_is_that_of_its_framing() {
     let fields: &[(&[u8], &[u8])] = &[(b"content-length", b"7"), (b"a", b"1")];
     let mut head = ResponseHead::default();
     let arriving = |head: &mut ResponseHead, status, method, ends| {
-        arriving_response(head, (status, Version::Http2), fields.iter().copied(), (method, &LIMITS, ends))
+        arriving_response(head, line(status), fields.iter().copied(), (method, &LIMITS, ends))
             .map(|parsed| parsed.framing)
     };
     assert_eq!(arriving(&mut head, 200, Method::Get, false), Ok(Framing::Length(7)));
@@ -225,7 +229,7 @@ fn a_response_says_its_length_only_when_it_is_that_of_its_framing() {
 fn a_response_without_length_ends_with_its_stream() {
     let mut head = ResponseHead::default();
     let mut arriving = |status, ends| {
-        arriving_response(&mut head, (status, Version::Http2), std::iter::empty(), (Method::Get, &LIMITS, ends))
+        arriving_response(&mut head, line(status), std::iter::empty(), (Method::Get, &LIMITS, ends))
             .map(|parsed| parsed.framing)
     };
     assert_eq!(arriving(200, false), Ok(Framing::Chunked));
@@ -241,12 +245,11 @@ fn a_bad_field_of_a_response_is_the_fault_of_the_endpoint() {
     let mut head = ResponseHead::default();
     for (name, value) in [("connection", "close"), ("A", "1"), ("a", "x\r\ny"), ("content-length", "1, 2")] {
         let fields = [(name.as_bytes(), value.as_bytes())];
-        let outcome =
-            arriving_response(&mut head, (200, Version::Http2), fields.into_iter(), (Method::Get, &LIMITS, false));
+        let outcome = arriving_response(&mut head, line(200), fields.into_iter(), (Method::Get, &LIMITS, false));
         assert_eq!(outcome.map(|_| ()), Err(Fault::BadResponse), "{name}: {value}");
     }
     let many = [(&b"a"[..], &b"1"[..]); 9];
-    let outcome = arriving_response(&mut head, (200, Version::Http2), many.into_iter(), (Method::Get, &LIMITS, false));
+    let outcome = arriving_response(&mut head, line(200), many.into_iter(), (Method::Get, &LIMITS, false));
     assert_eq!(outcome.map(|_| ()), Err(Fault::ResponseHeadTooLarge));
 }
 
@@ -257,8 +260,7 @@ fn a_response_head_is_as_large_as_its_fields_count_in_http_2() {
     let mut of_size = |value: usize| {
         let value = vec![b'x'; value];
         let fields = [(&b"name"[..], &value[..]), (b"a", b"1")];
-        arriving_response(&mut head, (200, Version::Http2), fields.into_iter(), (Method::Get, &limits, false))
-            .map(|_| ())
+        arriving_response(&mut head, line(200), fields.into_iter(), (Method::Get, &limits, false)).map(|_| ())
     };
     // RFC 9113 section 6.5.2: 32 for each field beside its name and value.
     assert_eq!((of_size(30), of_size(31)), (Ok(()), Err(Fault::ResponseHeadTooLarge)));

@@ -7,7 +7,7 @@ use model::fields::Fields;
 use model::{Fault, Method, RequestHead, ResponseHead, Version};
 
 use super::qpack::{self, BadSection, Lines, Scratch};
-use crate::crossing::{self, BadRequest, Gather, Malformed};
+use crate::crossing::{self, BadRequest, Gather, Malformed, StatusLine};
 use crate::http1::{Framing, HeadLimits, RequestParsed, ResponseParsed};
 
 /// Why a section is no head.
@@ -94,8 +94,8 @@ pub fn read_response(
     }
     let status = status.ok_or(MALFORMED)?;
     let fields = places.into_iter().map(|(name, value)| (&pseudo[name], &pseudo[value]));
-    crossing::arriving_response(head, (status, Version::Http3), fields, (method, limits, ends))
-        .map_err(BadHead::Malformed)
+    let line = StatusLine { status, version: Version::Http3 };
+    crossing::arriving_response(head, line, fields, (method, limits, ends)).map_err(BadHead::Malformed)
 }
 
 fn three_digits(value: &[u8]) -> Option<u16> {

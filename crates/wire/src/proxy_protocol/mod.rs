@@ -11,7 +11,7 @@ mod write;
 
 use std::net::SocketAddr;
 
-pub use tlv::{CUSTOM_TYPES, Ssl, Told};
+pub use tlv::{CUSTOM_TYPES, Ssl, TlvFacts};
 pub use write::{Outgoing, OutgoingSsl, write_v1, write_v2};
 
 /// What the first bytes of a connection are.
@@ -38,7 +38,7 @@ pub struct Header<'a> {
     /// the addresses are not those of TCP, so the addresses of the connection hold.
     pub peers: Option<Peers>,
     /// What else it tells.
-    pub told: Told<'a>,
+    pub told: TlvFacts<'a>,
 }
 
 /// The two ends of a client's connection to the proxy.

@@ -119,7 +119,7 @@ fn who_speaks_for_itself_or_does_not_know_leaves_the_addresses_alone() {
     for (command, family) in [(0x20, 0x00), (0x20, 0x11), (0x20, 0x31), (0x21, 0x00), (0x21, 0x01)] {
         let bytes = v2(command, family, &skipped);
         let header = whole(&bytes);
-        assert_eq!((header.len, header.peers, header.told), (23, None, Told::default()));
+        assert_eq!((header.len, header.peers, header.told), (23, None, TlvFacts::default()));
     }
     // Unix sockets have no addresses of our kind, and neither has UDP on a TCP connection.
     let mut rest = vec![b'/'; 216];

@@ -32,7 +32,7 @@ pub(super) const CLIENT_CERT_SESS: u8 = 0x04;
 /// What a header tells beside addresses. Of a type that occurs twice the first counts. Types that are not known, `NOOP`
 /// among them, are skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told<'a> {
+pub struct TlvFacts<'a> {
     /// Application protocol of the client's connection (RFC 7301), such as `h2`.
     pub alpn: Option<&'a [u8]>,
     /// Host name that the client asked for, as TLS SNI has it.
@@ -47,7 +47,7 @@ pub struct Told<'a> {
     pub block: &'a [u8],
 }
 
-impl<'a> Told<'a> {
+impl<'a> TlvFacts<'a> {
     /// Hands over every value with its type, in the order in which they came. Those inside of `SSL` (section 2.2.6) stand among the
     /// others, for they have types of their own. Left out are checksum and padding, values of TLS outside of `SSL`, and the common
     /// name of a certificate that the sender has not verified.
@@ -89,9 +89,9 @@ pub struct Ssl<'a> {
 }
 
 /// Reads what stands behind the addresses, which end at `from`. `None`: it is malformed, or the checksum is wrong.
-pub(super) fn read(header: &[u8], from: usize) -> Option<Told<'_>> {
+pub(super) fn read(header: &[u8], from: usize) -> Option<TlvFacts<'_>> {
     let mut rest = header.get(from..)?;
-    let mut told = Told { block: rest, ..Told::default() };
+    let mut told = TlvFacts { block: rest, ..TlvFacts::default() };
     while let Some((kind, value, after)) = next(rest)? {
         match kind {
             ALPN => told.alpn = told.alpn.or(Some(value)),

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use super::{Header, Peers, Proxied, Told};
+use super::{Header, Peers, Proxied, TlvFacts};
 
 /// What it begins with. Without the space it may be a longer word of another protocol.
 pub(super) const SIGNATURE: &[u8] = b"PROXY ";
@@ -18,7 +18,7 @@ pub(super) fn read(bytes: &[u8]) -> Proxied<'_> {
     };
     match &window[end..] {
         [b'\r', b'\n', ..] => match peers(&window[SIGNATURE.len()..end]) {
-            Some(peers) => Proxied::Whole(Header { len: end + 2, peers, told: Told::default() }),
+            Some(peers) => Proxied::Whole(Header { len: end + 2, peers, told: TlvFacts::default() }),
             None => Proxied::Malformed,
         },
         [b'\r'] if bytes.len() < LINE_BYTES_MAX => Proxied::NeedMore,

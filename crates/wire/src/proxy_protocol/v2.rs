@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use model::limits::PROXY_HEADER_BYTES_MAX;
 
-use super::{Header, Peers, Proxied, Told, tlv};
+use super::{Header, Peers, Proxied, TlvFacts, tlv};
 
 /// What it begins with: no other protocol does.
 pub(super) const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -44,7 +44,7 @@ pub(super) fn read(bytes: &[u8]) -> Proxied<'_> {
     let Some(header) = bytes.get(..len) else { return Proxied::NeedMore };
     if is_local {
         // The rest is to be skipped, whatever it is.
-        return Proxied::Whole(Header { len, peers: None, told: Told::default() });
+        return Proxied::Whole(Header { len, peers: None, told: TlvFacts::default() });
     }
     match rest(header, family, transport) {
         Some((peers, told)) => Proxied::Whole(Header { len, peers, told }),
@@ -52,13 +52,13 @@ pub(super) fn read(bytes: &[u8]) -> Proxied<'_> {
     }
 }
 
-fn rest(header: &[u8], family: u8, transport: u8) -> Option<(Option<Peers>, Told<'_>)> {
+fn rest(header: &[u8], family: u8, transport: u8) -> Option<(Option<Peers>, TlvFacts<'_>)> {
     let (peers, tlvs) = match family {
         INET => v4(&header[FIXED_BYTES..])?,
         INET6 => v6(&header[FIXED_BYTES..])?,
         UNIX => return Some((None, tlv::read(header, FIXED_BYTES + UNIX_BYTES)?)),
         // Nothing is known of the rest's shape.
-        _ => return Some((None, Told::default())),
+        _ => return Some((None, TlvFacts::default())),
     };
     let told = tlv::read(header, header.len() - tlvs)?;
     Some(((transport == STREAM).then_some(peers), told))

@@ -45,12 +45,12 @@ fn a_process_that_follows_another_counts_on_from_that_whatever_the_file_says() {
     fixture.start();
     fixture.write("site.yaml", &keeping("a").replace("9001", "9002"));
     fixture.reconciler.reload().unwrap();
-    let past = fixture.follow();
+    let handed = fixture.follow();
     // One that was to follow, and that nothing came of, may have written more.
     let candidate = fixture.reconciler.prepare().unwrap();
     fixture.reconciler.commit(candidate, Origin::Upgrade).unwrap();
     fixture.follow();
-    fixture.reconciler.follow(&past);
+    fixture.reconciler.inherit(&handed);
     let candidate = fixture.reconciler.prepare().unwrap();
     assert_eq!(fixture.reconciler.commit(candidate, Origin::Upgrade).unwrap(), 3);
     assert_eq!(remembered(&fixture), [(3, Origin::Upgrade), (2, Origin::Reload), (1, Origin::Start)]);
@@ -64,7 +64,7 @@ fn a_history_that_is_none_hinders_no_start() {
     fixture.follow();
     fixture.start();
     assert_eq!(remembered(&fixture), [(1, Origin::Start)]);
-    fixture.reconciler.past();
+    fixture.reconciler.hand_over();
     assert!(std::fs::read_to_string(fixture.path("a/history.json")).unwrap().contains("\"start\""));
     assert!(fixture.path("a/history.json.unread").exists());
 }
@@ -77,11 +77,11 @@ fn no_generation_is_counted_twice_where_the_history_is_behind_the_changes() {
     fixture.follow();
     fixture.start();
     assert_eq!(remembered(&fixture), [(44, Origin::Start)]);
-    fixture.reconciler.past();
+    fixture.reconciler.hand_over();
     let older = std::fs::read_to_string(fixture.path("a/history.json")).unwrap();
     assert_eq!(wish(&mut fixture, Some("drain")), Ok(45));
     // As when it was killed before the history was written.
-    fixture.reconciler.past();
+    fixture.reconciler.hand_over();
     fixture.write("a/history.json", &older);
     fixture.follow();
     fixture.start();

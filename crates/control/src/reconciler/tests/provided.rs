@@ -158,8 +158,8 @@ fn a_part_that_is_kept_stands_where_it_was_and_goes_over_to_a_process_that_follo
     let told = fixture.left_out("a");
     assert!(told.len() == 2 && told[0].contains("config/2:1:") && told[1].contains("config/3:1:"), "{told:?}");
     // The one that follows has what this one had, whatever its provider says first.
-    let past = fixture.follow();
-    fixture.reconciler.follow(&past);
+    let handed = fixture.follow();
+    fixture.reconciler.inherit(&handed);
     fixture.start();
     assert_eq!(names(&fixture), ["own", "p", "q", "r"]);
     fixture.send("a", &all[2..], "127.0.0.1:5");

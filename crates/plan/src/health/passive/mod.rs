@@ -11,7 +11,7 @@
 //! Start reading at [`Run`] (in a row), then [`outliers`] (over an interval), then [`ejection`] (for how long).
 
 pub mod ejection;
-mod estate;
+mod handover;
 pub mod outliers;
 mod run;
 #[cfg(test)]
@@ -30,7 +30,7 @@ use crate::health::standing::Roll;
 use crate::padded::Padded;
 use crate::resilience::breaker::Phase;
 pub use ejection::{Cause, Ejection, Evidence};
-pub use estate::PassiveEstate;
+pub use handover::PassiveHandover;
 use outliers::Window;
 use run::Run;
 

@@ -33,20 +33,20 @@ fn opened(now: Instant) -> Circuit {
 fn a_circuit_goes_on_in_another_process_where_it_stood() {
     let now = Instant::now();
     let (old, new) = (opened(now), Circuit::default());
-    let estate = old.bequeath(now + SECOND);
-    assert_eq!(estate, CircuitEstate { opened: 1, rests_for: Some(4 * SECOND) });
-    new.inherit(&rules(), estate, now + SECOND);
+    let handed = old.hand_over(now + SECOND);
+    assert_eq!(handed, CircuitHandover { opened: 1, rests_for: Some(4 * SECOND) });
+    new.inherit(&rules(), handed, now + SECOND);
     assert_eq!((new.phase(now + SECOND), new.rests_for(now + SECOND), new.opened()), (Phase::Open, 4 * SECOND, 1));
     assert!(!attempt(&new, true, now + 2 * SECOND), "it rests");
     assert!(attempt(&new, true, now + 5 * SECOND) && attempt(&new, true, now + 5 * SECOND), "trials");
     assert_eq!(new.phase(now + 5 * SECOND), Phase::Closed);
     // One that is closed again has only been opened; one whose rest is over begins with trials.
-    assert_eq!(new.bequeath(now + 5 * SECOND), CircuitEstate { opened: 1, rests_for: None });
-    assert_eq!(old.bequeath(now + 6 * SECOND).rests_for, Some(Duration::ZERO));
-    assert_eq!(Circuit::default().bequeath(now), CircuitEstate::default());
+    assert_eq!(new.hand_over(now + 5 * SECOND), CircuitHandover { opened: 1, rests_for: None });
+    assert_eq!(old.hand_over(now + 6 * SECOND).rests_for, Some(Duration::ZERO));
+    assert_eq!(Circuit::default().hand_over(now), CircuitHandover::default());
     // A rest is never longer than the rules here have it.
     let other = Circuit::default();
-    other.inherit(&rules(), CircuitEstate { opened: u64::MAX, rests_for: Some(Duration::MAX) }, now);
+    other.inherit(&rules(), CircuitHandover { opened: u64::MAX, rests_for: Some(Duration::MAX) }, now);
     assert_eq!((other.rests_for(now), other.opened()), (5 * SECOND, u64::MAX));
 }
 

@@ -165,10 +165,10 @@ fn what_another_process_tells_in_parts_is_all_remembered_but_not_by_a_table_in_u
     let (old, new, used) = (Table::new(100), Table::new(100), Table::new(100));
     let begun = old.begun(now, &mut || 7);
     (0..10).for_each(|number| old.put(begun.key(&[number]), 1, begun.tick(now), idle));
-    let first = old.bequeath(later, idle).unwrap();
+    let first = old.hand_over(later, idle).unwrap();
     new.inherit(&first, later, idle);
     (8..12).for_each(|number| old.put(begun.key(&[number]), 2, begun.tick(later), idle));
-    let mut second = old.bequeath(later, idle).unwrap();
+    let mut second = old.hand_over(later, idle).unwrap();
     second.entries.retain(|(_, _, age)| *age <= 2);
     assert_eq!((first.entries.len(), second.entries.len()), (10, 4));
     new.inherit(&second, later, idle);
@@ -186,7 +186,7 @@ fn what_another_process_says_is_older_than_anything_stops_no_clock() {
     let (now, idle) = (Instant::now(), 1_000);
     let table = Table::new(100);
     let entries = vec![(1, 1, u32::MAX), (2, 1, 5), (3, 1, 7)];
-    table.inherit(&TableEstate { seed: [1, 2], evictions: u64::MAX, entries }, now, idle);
+    table.inherit(&TableHandover { seed: [1, 2], evictions: u64::MAX, entries }, now, idle);
     let begun = table.begun(now, &mut || unreachable!("it has begun"));
     let found = |key: u64, later: u64| table.peek(key, begun.tick(now + Duration::from_secs(later)), idle);
     assert_eq!([1, 2, 3].map(|key| found(key, 1)), [None, Some(1), Some(1)]);
@@ -198,12 +198,12 @@ fn what_another_process_says_out_of_order_is_not_kept_beyond_its_time() {
     let (now, idle) = (Instant::now(), 600);
     let table = Table::new(100);
     let entries = vec![(3, 4, 20), (5, 0, 600), (7, 1, 30)];
-    table.inherit(&TableEstate { seed: [1, 2], evictions: 0, entries }, now, idle);
-    let told = table.bequeath(now, idle).unwrap();
+    table.inherit(&TableHandover { seed: [1, 2], evictions: 0, entries }, now, idle);
+    let told = table.hand_over(now, idle).unwrap();
     let next = Table::new(100);
     next.inherit(&told, now, idle);
-    assert_eq!(next.bequeath(now, idle).unwrap().entries, told.entries);
-    assert!(table.bequeath(now + Duration::from_secs(58), idle).unwrap().entries.is_empty());
+    assert_eq!(next.hand_over(now, idle).unwrap().entries, told.entries);
+    assert!(table.hand_over(now + Duration::from_secs(58), idle).unwrap().entries.is_empty());
 }
 
 #[test]

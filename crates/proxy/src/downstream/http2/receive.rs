@@ -13,6 +13,7 @@ use super::{Ended, Session, goodbye, limits_of, tell};
 use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::downstream::goodbye::Phase;
+use crate::downstream::served::Served;
 use crate::exchange::Arrived;
 use crate::http2::downstream::{Happening, Stream};
 use crate::http2::websocket;
@@ -145,8 +146,8 @@ impl Session<'_> {
         let io = Io::Stream(Box::new(MessageStream::Client(Stream::open(&self.shared.state, id, ends))));
         let is_inline = self.inline.is_free();
         let (connection, registered) = self.connection_of(io, (now, timeout), is_inline);
-        let index = self.registration.handle.index.get();
-        let carried = carry(self.worker.clone(), (plan, index), connection, arrived, (registered, active));
+        let served = Served { worker: self.worker.clone(), plan, index: self.registration.handle.index.get() };
+        let carried = carry(served, connection, arrived, (registered, active));
         if is_inline {
             self.inline.begin(carried);
         } else {

@@ -9,10 +9,9 @@ use model::limits::HTTP2_IDLE_FRAMES_PER_EXCHANGE;
 use super::Shared;
 use super::inline::Carried;
 use crate::connection::Connection;
+use crate::downstream::served::Served;
 use crate::exchange::{self, Arrived};
 use crate::registry::Registered;
-use crate::worker::Worker;
-use crate::worker_plan::WorkerPlan;
 
 /// Counts an exchange as under way until it is dropped.
 pub(super) struct Active {
@@ -38,8 +37,7 @@ impl Drop for Active {
 /// one place and copied to another. A block uses what it is given in place, where an `async fn` would hold it twice.
 #[inline(never)]
 pub(super) fn carry(
-    worker: Rc<Worker>,
-    (plan, index): (Rc<WorkerPlan>, usize),
+    served: Served,
     mut connection: Connection,
     arrived: Arrived,
     (registered, active): (Option<Registered>, Active),
@@ -52,13 +50,12 @@ pub(super) fn carry(
             })
             .await;
         }
-        // By the index of that plan: another may have been taken over since.
-        let found = plan.listeners.get(index).and_then(|listener| Some((listener, listener.http()?)));
+        let found = served.plan.listeners.get(served.index).and_then(|listener| Some((listener, listener.http()?)));
         let Some((listener, http)) = found else { return };
-        exchange::carry(&worker, (&plan, listener, http), &mut connection, arrived).await;
+        exchange::carry(&served.worker, (&served.plan, listener, http), &mut connection, arrived).await;
         let Connection { mut io, mut watch, received, .. } = connection;
         if let Some(buffer) = received {
-            worker.buffers.give(buffer);
+            served.worker.buffers.give(buffer);
         }
         if let Some(stream) = io.message() {
             if stream.awaits_end() {

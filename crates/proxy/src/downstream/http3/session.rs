@@ -22,6 +22,7 @@ use super::stream_task::{Active, carry};
 use crate::connection::ConnectionFacts;
 use crate::downstream::exchanges::Exchanges;
 use crate::downstream::goodbye::{self, Phase};
+use crate::downstream::served::Served;
 use crate::http3::{Control, Lost, Quic, local_of};
 use crate::registry::{LAST_CALL, ListenerHandle, Registration};
 use crate::tls;
@@ -211,7 +212,6 @@ impl Session {
         while !self.is_full() {
             let Some(id) = self.quic.accept(Dir::Bi) else { return };
             let plan = self.worker.plan_to_carry(&self.registration.handle);
-            let index = self.registration.handle.index.get();
             let may_begin = self.phase.takes_streams();
             let found = plan.http_listener(&self.registration).filter(|_| may_begin);
             let Some((_, http)) = found.filter(|(_, http)| !goodbye::is_enough(http, self.accepted)) else {
@@ -229,13 +229,11 @@ impl Session {
             }
             self.follow_client();
             let active = Active::new(&self.shared);
+            let index = self.registration.handle.index.get();
+            let served = Served { worker: self.worker.clone(), plan, index };
             // Boxed, for a task copies what it carries more than once.
-            tokio::task::spawn_local(Box::pin(carry(
-                (self.worker.clone(), plan, index),
-                self.registration.clone(),
-                (self.quic.clone(), id),
-                active,
-            )));
+            let carried = carry(served, self.registration.clone(), (self.quic.clone(), id), active);
+            tokio::task::spawn_local(Box::pin(carried));
         }
     }
 

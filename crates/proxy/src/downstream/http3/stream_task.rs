@@ -15,6 +15,7 @@ use wire::http3::message::{self, BadHead};
 use super::shared::Shared;
 use crate::connection::Connection;
 use crate::downstream::linger;
+use crate::downstream::served::Served;
 use crate::exchange::{self, Arrived};
 use crate::http2::websocket;
 use crate::http3::{NoHead, Quic, Stream};
@@ -24,7 +25,6 @@ use crate::registry::Registration;
 use crate::request_head::Arrival;
 use crate::watch::Watch;
 use crate::worker::Worker;
-use crate::worker_plan::WorkerPlan;
 
 /// Counts an exchange as under way until it is dropped.
 pub(super) struct Active(Rc<Shared>);
@@ -44,12 +44,11 @@ impl Drop for Active {
 
 /// Carries one stream: the same story as on any connection.
 pub(super) async fn carry(
-    (worker, plan, index): (Rc<Worker>, Rc<WorkerPlan>, usize),
+    Served { worker, plan, index }: Served,
     registration: Rc<Registration>,
     (quic, id): (Rc<Quic>, StreamId),
     active: Active,
 ) {
-    // By the index of that plan: another may have been taken over since.
     let found = plan.listeners.get(index).and_then(|listener| Some((listener, listener.http()?)));
     let Some((listener, http)) = found else {
         quic.reset(id, code::REQUEST_REJECTED);

@@ -14,7 +14,7 @@ use tokio::io::Interest;
 
 use super::Socket;
 use crate::http3::ids::Passed;
-use crate::past::Message;
+use crate::predecessor::Message;
 use crate::sys;
 
 /// Room for what one system call yields: with GRO the kernel joins many datagrams into one piece.

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::Socket;
 use crate::http3::ids::{Generation, Hub, Keys, Passed, is_after, owner};
-use crate::past::{self, End, Fate, Message, Says};
+use crate::predecessor::{self, End, Fate, Message, Says};
 use crate::sys::Envelope;
 
 /// How often this looks whether the sockets before are over, once there is nothing else to do.
@@ -24,7 +24,7 @@ pub(super) struct Routing {
     pub hub: RefCell<Hub>,
     /// Another process, or a socket that followed this one, reads the address, and passes on what is for connections of this one.
     pub is_paused: Cell<bool>,
-    /// Where the process that follows this one passes datagrams on.
+    /// Where the successor passes datagrams on.
     pub handed: RefCell<Option<End>>,
     /// The socket of the same worker that admits new clients at its address, once its own listener is gone.
     next: RefCell<Weak<Socket>>,
@@ -57,8 +57,8 @@ enum Destination {
     Before(usize, usize),
     /// To the socket that has followed this one at its address.
     Next,
-    /// To the process before, by the way of the socket of this number.
-    Past(usize),
+    /// To the predecessor, by the way of the socket of this number.
+    Predecessor(usize),
     /// It is dropped.
     Nobody,
 }
@@ -91,7 +91,7 @@ fn destination((remote, bytes): (SocketAddr, &[u8]), hub: &Hub, has_next: bool) 
         // It is not known who follows. What the client sends again comes to the right one, where a reset would end the connection.
         return Destination::Nobody;
     }
-    if hub.past.is_some() { Destination::Past(number) } else { Destination::Here }
+    if hub.predecessor.is_some() { Destination::Predecessor(number) } else { Destination::Here }
 }
 
 impl Socket {
@@ -117,7 +117,7 @@ impl Socket {
                 }
                 None => Some(datagram),
             },
-            Destination::Past(number) => self.pass_back(&hub, number, datagram),
+            Destination::Predecessor(number) => self.pass_back(&hub, number, datagram),
             Destination::Nobody => {
                 self.note_dropped();
                 None
@@ -133,14 +133,14 @@ impl Socket {
         self.routing.next.borrow().upgrade().filter(|next| !next.is_over())
     }
 
-    /// Passes a datagram on to the process before. Returns it if that is gone: this process resets its connections then.
+    /// Passes a datagram on to the predecessor. Returns it if that is gone: this process resets its connections then.
     fn pass_back(&self, hub: &Hub, number: usize, datagram: Passed) -> Option<Passed> {
-        let Some(past) = &hub.past else { return Some(datagram) };
+        let Some(predecessor) = &hub.predecessor else { return Some(datagram) };
         let Passed { remote, local_ip, ecn, bytes } = &datagram;
         let envelope = Envelope { from: *remote, to: *local_ip };
         let ecn = ecn.map_or(0, |ecn| ecn as u8);
         let message = Message { says: Says::Passed, envelope, ecn, bytes };
-        match past.pass_by_any(number, &message, &mut self.routing.scratch.borrow_mut()) {
+        match predecessor.pass_by_any(number, &message, &mut self.routing.scratch.borrow_mut()) {
             Fate::Passed => None,
             Fate::Dropped => {
                 self.note_dropped();
@@ -166,15 +166,17 @@ impl Socket {
     /// once in a while.
     pub(super) fn is_way(&self) -> bool {
         let mut hub = self.routing.hub.borrow_mut();
-        if hub.past.is_none() && hub.before.is_empty() {
+        if hub.predecessor.is_none() && hub.before.is_empty() {
             return false;
         }
         let now = Instant::now();
         if now < self.routing.look_at.get() {
             return true;
         }
-        if !hub.before.iter().any(Generation::is_there) && hub.past.as_ref().is_none_or(|past| past.is_gone()) {
-            (hub.past, hub.before) = (None, Arc::default());
+        if !hub.before.iter().any(Generation::is_there)
+            && hub.predecessor.as_ref().is_none_or(|predecessor| predecessor.is_gone())
+        {
+            (hub.predecessor, hub.before) = (None, Arc::default());
             return false;
         }
         self.routing.look_at.set(now + LOOK_PAUSE);
@@ -191,7 +193,7 @@ impl Socket {
     /// connections.
     pub(crate) fn give_way(&self) {
         let mut hub = self.routing.hub.borrow_mut();
-        (hub.past, hub.before) = (None, Arc::default());
+        (hub.predecessor, hub.before) = (None, Arc::default());
         drop(hub);
         self.pause(true);
     }
@@ -201,7 +203,7 @@ impl Socket {
     /// # Errors
     /// No descriptors are left.
     pub(crate) fn open_way(&self) -> io::Result<OwnedFd> {
-        let (ours, theirs) = past::way()?;
+        let (ours, theirs) = predecessor::way()?;
         *self.routing.handed.borrow_mut() = Some(ours);
         Ok(theirs)
     }
@@ -238,7 +240,7 @@ mod tests {
 
     use super::*;
     use crate::http3::ids::{Ids, Owner, hubs};
-    use crate::past::Past;
+    use crate::predecessor::Predecessor;
 
     fn remote() -> SocketAddr {
         ([192, 0, 2, 1], 9).into()
@@ -304,11 +306,11 @@ mod tests {
     #[test]
     fn other_processes_get_theirs_or_nobody_does_but_none_is_reset_by_mistake() {
         let keys = Keys::new();
-        let past = Arc::new(Past::new(Vec::new()));
+        let predecessor = Arc::new(Predecessor::new(Vec::new()));
         let to =
             |hub: &Hub, process, has_next| destination((remote(), &datagram_for(&keys, process, 5)), hub, has_next);
-        let hub = first(hubs(1, (keys.clone(), 7), Some(&past)));
-        assert_eq!(to(&hub, 6, false), Destination::Past(5));
+        let hub = first(hubs(1, (keys.clone(), 7), Some(&predecessor)));
+        assert_eq!(to(&hub, 6, false), Destination::Predecessor(5));
         assert_eq!(to(&hub, 8, false), Destination::Nobody, "a process that follows, which is not known");
         assert_eq!((to(&hub, 6, true), to(&hub, 8, true)), (Destination::Next, Destination::Next));
         let alone = first(hubs(1, (keys.clone(), 7), None));

@@ -11,7 +11,7 @@ use quinn_proto::{EndpointEvent, Transmit};
 use tokio::io::Interest;
 
 use super::Socket;
-use crate::http3::quic::{Quic, Told};
+use crate::http3::quic::{Notified, Quic};
 
 /// Transmissions of one connection before others get a turn.
 const TRANSMITS_PER_TURN_MAX: usize = 8;
@@ -93,7 +93,7 @@ impl Socket {
             return false;
         }
         let told = quic.tell(&self.endpoint);
-        if told == Told::Drained {
+        if told == Notified::Drained {
             self.remove(quic);
             return false;
         }
@@ -102,7 +102,7 @@ impl Socket {
             self.remove(quic);
             return false;
         }
-        if told == Told::Tasks && quic.put_off() {
+        if told == Notified::Tasks && quic.put_off() {
             return true;
         }
         quic.send_now();

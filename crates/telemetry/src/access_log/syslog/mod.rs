@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 use model::snapshot::{self, SyslogAddress, SyslogStyle};
 
-use super::output::Lost;
+use super::lost::Lost;
 use crate::text::Clock;
 use stream::Stream;
 

@@ -96,7 +96,8 @@ fn a_response_that_is_written_is_read_again() {
     let mut head = ResponseHead::default();
     let fields = [(&b"content-type"[..], &b"text/html"[..]), (b"x-own", b"1")];
     let how = (Method::Get, &LIMITS, false);
-    crossing::arriving_response(&mut head, (418, Version::Http3), fields.into_iter(), how).unwrap();
+    let line = crossing::StatusLine { status: 418, version: Version::Http3 };
+    crossing::arriving_response(&mut head, line, fields.into_iter(), how).unwrap();
     let mut out = Vec::new();
     write_response(&head, 418, Framing::Length(7), &mut out);
     let mut back = ResponseHead::default();

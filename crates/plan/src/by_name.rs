@@ -11,7 +11,7 @@ const STRAYS_MAX: u32 = 8;
 
 /// Finds objects by name in a list that mostly has them in the order in which they are asked for: then each costs a comparison,
 /// and nothing is hashed. Of two lists of very many objects nearly all are the same.
-pub struct Twins<'a, T> {
+pub struct ByName<'a, T> {
     list: &'a [Arc<T>],
     name: fn(&T) -> &Name,
     next: Cell<usize>,
@@ -20,7 +20,7 @@ pub struct Twins<'a, T> {
     by_name: OnceCell<HashMap<&'a str, usize>>,
 }
 
-impl<'a, T> Twins<'a, T> {
+impl<'a, T> ByName<'a, T> {
     /// Of objects whose names are unique.
     pub fn of(list: &'a [Arc<T>], name: fn(&T) -> &Name) -> Self {
         Self { list, name, next: Cell::new(0), strays: Cell::new(0), by_name: OnceCell::new() }
@@ -56,9 +56,9 @@ mod tests {
     #[test]
     fn objects_are_found_in_order_and_out_of_it() {
         let list: Vec<Arc<Name>> = ["a", "b", "c", "d"].map(|name| Arc::new(Name::from(name))).into();
-        let twins = Twins::of(&list, |name| name);
+        let table = ByName::of(&list, |name| name);
         for name in ["a", "b", "d", "x", "a", "c", "d", "y"].repeat(5) {
-            let found = twins.find(&Name::from(name)).map(|found| found.as_str());
+            let found = table.find(&Name::from(name)).map(|found| found.as_str());
             assert_eq!(found, Some(name).filter(|name| "abcd".contains(name)), "{name}");
         }
     }

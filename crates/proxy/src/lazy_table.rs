@@ -9,11 +9,11 @@ const ROWS: usize = (u32::BITS - FIRST.ilog2() + 1) as usize;
 
 /// Places by slot, each filled once. Rows are twice as long as the one before and made when one of their places is filled, so that
 /// what nobody uses takes no room, and what is there stays where it is.
-pub(crate) struct Cells<T> {
+pub(crate) struct LazyTable<T> {
     rows: [OnceCell<Box<[OnceCell<T>]>>; ROWS],
 }
 
-impl<T> Default for Cells<T> {
+impl<T> Default for LazyTable<T> {
     fn default() -> Self {
         Self { rows: [const { OnceCell::new() }; ROWS] }
     }
@@ -27,7 +27,7 @@ fn at(slot: u32) -> (usize, usize) {
     ((power - FIRST.ilog2()) as usize, (number - (1 << power)) as usize)
 }
 
-impl<T> Cells<T> {
+impl<T> LazyTable<T> {
     /// What is there.
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
@@ -55,15 +55,15 @@ mod tests {
 
     #[test]
     fn each_slot_has_a_place_of_its_own_and_keeps_what_came_first() {
-        let cells = Cells::default();
+        let table = LazyTable::default();
         let slots = [0, 1, 63, 64, 65, 191, 192, 5_000, 5_001];
         for slot in slots {
-            assert_eq!(cells.get(slot), None);
-            assert_eq!(*cells.get_or_init(slot, || slot), slot);
-            assert_eq!(*cells.get_or_init(slot, || 7), slot);
+            assert_eq!(table.get(slot), None);
+            assert_eq!(*table.get_or_init(slot, || slot), slot);
+            assert_eq!(*table.get_or_init(slot, || 7), slot);
         }
-        assert_eq!(cells.iter().copied().collect::<Vec<_>>(), slots);
-        assert_eq!(cells.get(66), None);
+        assert_eq!(table.iter().copied().collect::<Vec<_>>(), slots);
+        assert_eq!(table.get(66), None);
     }
 
     #[test]

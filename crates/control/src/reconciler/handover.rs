@@ -1,4 +1,4 @@
-//! The configuration of the process before, in an upgrade: what a process tells its successor, and how that goes on from it.
+//! What a process hands its successor of its configuration in an upgrade, and how that goes on from it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ const HISTORY_PATIENCE: Duration = Duration::from_secs(2);
 /// Largest number of a generation that another process is believed to have had: there are always some left.
 const GENERATION_MAX: u64 = u64::MAX >> 1;
 
-/// What a process tells its successor of its configuration.
+/// What a process hands its successor of its configuration.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Past {
+pub struct ConfigurationHandover {
     /// Its last generation.
     pub generation: u64,
     /// Configurations that were refused.
@@ -32,18 +32,18 @@ pub struct Past {
 }
 
 impl Reconciler {
-    /// Goes on from where the process before ended: with what was desired beside the files, and with the generation after its last. To be
+    /// Goes on from where the predecessor ended: with what was desired beside the files, and with the generation after its last. To be
     /// called before anything runs.
-    pub fn follow(&mut self, past: &Past) {
-        self.past = past.generation.min(GENERATION_MAX);
-        self.view.forget_after(self.past);
-        self.view.add_refused(past.refused);
-        if let Some(desired) = &past.desired {
+    pub fn inherit(&mut self, handed: &ConfigurationHandover) {
+        self.generation_before = handed.generation.min(GENERATION_MAX);
+        self.view.forget_after(self.generation_before);
+        self.view.add_refused(handed.refused);
+        if let Some(desired) = &handed.desired {
             self.desired = desired.clone();
             self.persistence.follow(desired);
         }
-        for (name, told) in &past.given {
-            match self.with_given(name, told) {
+        for (name, state) in &handed.given {
+            match self.with_given(name, state) {
                 Ok(given) => self.desired.given = given,
                 Err(why) => {
                     let pairs: telemetry::log::Pairs<'_> = &[("provider", name), ("reason", &why)];
@@ -53,20 +53,21 @@ impl Reconciler {
         }
     }
 
-    /// Returns what is in force of providers, with what the process before had of one of them.
-    fn with_given(&self, name: &str, told: &Value) -> Result<Given, String> {
-        let state: State = serde_json::from_value(told.clone()).map_err(|error| error.to_string())?;
+    /// Returns what is in force of providers, with what the predecessor had of one of them.
+    fn with_given(&self, name: &str, state: &Value) -> Result<Given, String> {
+        let state: State = serde_json::from_value(state.clone()).map_err(|error| error.to_string())?;
         let given = without_names(|loader| self.desired.given.with(loader, name, Arc::new(state)));
         given.map_err(|why| why.to_string())
     }
 
     /// Returns what the successor of this process has to know. What it reads from files is written by then.
-    pub fn past(&self) -> Past {
+    pub fn hand_over(&self) -> ConfigurationHandover {
         self.persistence.flush_history(HISTORY_PATIENCE);
         let generation = self.generation();
         // A provider may be away when the successor asks it, which must lack nothing of what this process has.
-        let told = |(name, state): (&str, &Arc<State>)| Some((name.to_owned(), serde_json::to_value(&**state).ok()?));
-        let given = self.desired.given.states().filter_map(told).collect();
-        Past { generation, refused: self.view.refused(), desired: Some(self.desired.clone()), given }
+        let written =
+            |(name, state): (&str, &Arc<State>)| Some((name.to_owned(), serde_json::to_value(&**state).ok()?));
+        let given = self.desired.given.states().filter_map(written).collect();
+        ConfigurationHandover { generation, refused: self.view.refused(), desired: Some(self.desired.clone()), given }
     }
 }

@@ -1,4 +1,4 @@
-//! What one process knows of the ejections of an endpoint, for the one that follows it.
+//! What a process hands its successor about the ejections of an endpoint.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const NUMBER_MAX: u64 = u64::MAX >> 1;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PassiveEstate {
+pub struct PassiveHandover {
     /// Its place in the order of ejections, and how long it still lasts, while one does.
     pub ejected: Option<(u64, Duration)>,
     /// What that is for.
@@ -28,11 +28,11 @@ pub struct PassiveEstate {
 }
 
 impl PassiveState {
-    pub(crate) fn bequeath(&self, now: Instant) -> PassiveEstate {
+    pub(crate) fn hand_over(&self, now: Instant) -> PassiveHandover {
         let (ejection, number) = (self.ejection(), self.ejected());
         let left = ejection.until.map(|until| until.saturating_duration_since(now));
         let run = Run::from_bits(self.run.load(Ordering::Relaxed));
-        PassiveEstate {
+        PassiveHandover {
             ejected: left.filter(|_| number > 0).map(|left| (number, left)),
             evidence: ejection.evidence,
             level: ejection.level,
@@ -41,18 +41,18 @@ impl PassiveState {
         }
     }
 
-    /// Takes in what another process knows. What that may have by other rules lasts no longer than by these.
-    pub(crate) fn inherit(&self, estate: &PassiveEstate, (rules, judge): (&PassiveHealth, &mut Judge), now: Instant) {
-        let mut ejection = Ejection { level: estate.level, ..Ejection::default() };
-        for (cause, count) in &estate.counts {
+    /// Takes over what the predecessor knew. An ejection by its rules lasts no longer than one by these.
+    pub(crate) fn inherit(&self, handed: &PassiveHandover, (rules, judge): (&PassiveHealth, &mut Judge), now: Instant) {
+        let mut ejection = Ejection { level: handed.level, ..Ejection::default() };
+        for (cause, count) in &handed.counts {
             ejection.counts[*cause as usize] = *count;
         }
-        let (failures, bad) = estate.run;
+        let (failures, bad) = handed.run;
         self.run.store(Run::of(failures, bad).to_bits(), Ordering::Relaxed);
-        let number = estate.ejected.map_or(0, |(number, _)| number.min(NUMBER_MAX));
-        if let Some((_, left)) = estate.ejected {
+        let number = handed.ejected.map_or(0, |(number, _)| number.min(NUMBER_MAX));
+        if let Some((_, left)) = handed.ejected {
             ejection.until = Some(now + left.min(rules.ejection_time_max));
-            ejection.evidence = estate.evidence;
+            ejection.evidence = handed.evidence;
             // Those that come from now on are later.
             judge.numbers = judge.numbers.max(number);
         }

@@ -43,15 +43,15 @@ fn a_process_that_follows_knows_what_the_one_before_knew() {
     old.tick(now);
     old.tick(now + 4 * SECOND);
     let later = now + 4 * SECOND;
-    let estates: Vec<_> = old.bequeath(later).into_iter().enumerate().collect();
-    new.inherit(&estates, later);
+    let handed: Vec<_> = old.hand_over(later).into_iter().enumerate().collect();
+    new.inherit(&handed, later);
     let standings = |plan: &ClusterPlan| {
         let roll = plan.roll();
         (0..5).map(|place| (roll.standing(place), roll.weight(place))).collect::<Vec<_>>()
     };
     assert_eq!(standings(&new), standings(&old));
     assert_eq!((standings(&new)[0].0, standings(&new)[3].0), (Standing::Unwell, Standing::Ejected));
-    assert_eq!(new.bequeath(later), old.bequeath(later));
+    assert_eq!(new.hand_over(later), old.hand_over(later));
     // Both go on alike.
     for plan in [&old, &new] {
         plan.observe(2, Outcome::Failure);
@@ -62,26 +62,26 @@ fn a_process_that_follows_knows_what_the_one_before_knew() {
     let count = |plan: &ClusterPlan| plan.endpoints[3].state.ejection().unwrap().count(Cause::ConsecutiveFailures);
     assert_eq!((count(&old), count(&new)), (1, 1));
     let unknown = Arc::new(new);
-    unknown.inherit(&[(99, EndpointEstate::default())], later);
+    unknown.inherit(&[(99, EndpointHandover::default())], later);
 }
 
 #[test]
 fn what_another_process_says_beyond_measure_lasts_no_longer_than_the_rules_here_allow() {
     let (plan, now) = (plan_of(config()), Instant::now());
-    let passive = PassiveEstate {
+    let passive = PassiveHandover {
         ejected: Some((u64::MAX, Duration::MAX)),
         evidence: Some(Evidence::of(Cause::Latency, [f64::MAX; 3])),
         level: u32::MAX,
         counts: Cause::ALL.into_iter().map(|cause| (cause, u64::MAX)).collect(),
         run: (u32::MAX, u32::MAX),
     };
-    let estate = EndpointEstate {
+    let handed = EndpointHandover {
         health: (HealthState::Up, u32::MAX),
         agent: Report { wish: Wish::Ready, is_down: false, percent: u16::MAX },
         climb: Some((u32::MAX, Duration::MAX)),
         passive: Some(passive),
     };
-    plan.inherit(&[(0, estate)], now);
+    plan.inherit(&[(0, handed)], now);
     plan.tick(now);
     assert_eq!(plan.roll().standing(0), Standing::Ejected);
     for _ in 0..3 {
