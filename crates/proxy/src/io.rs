@@ -136,11 +136,6 @@ impl Io {
         Poll::Ready(Ok(target.filled().len()))
     }
 
-    /// Like [`Self::poll_read`], for whoever has a buffer that is not initialised. Not for a stream.
-    pub(crate) fn poll_read_buf(&mut self, cx: &mut TaskContext<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        each!(self, stream => Pin::new(stream).poll_read(cx, into), _message => Poll::Ready(Err(no_connection())))
-    }
-
     /// Writes of several pieces what can be written. Not for a stream.
     pub(crate) fn poll_write_vectored(
         &mut self,

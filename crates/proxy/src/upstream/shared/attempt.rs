@@ -14,6 +14,7 @@ use plan::{ClusterPlan, EndpointPlan};
 
 use super::dial::{Dialing, dial};
 use super::trunk::{Berth, Found, Trunks, Waiting};
+use crate::buffer::BufferPool;
 use crate::connection::ConnectionFacts;
 use crate::connection::Next;
 use crate::exchange::Exchange;
@@ -51,6 +52,7 @@ impl Aim {
 /// What is needed to get to an endpoint.
 pub(crate) struct Wanted<'p> {
     worker: usize,
+    buffers: &'p Rc<BufferPool>,
     client: Rc<ConnectionFacts>,
     endpoint: &'p EndpointPlan,
     side: &'p EndpointLocal,
@@ -86,6 +88,7 @@ impl<'p> Wanted<'p> {
         let cluster = &now.plan.cluster;
         Some(Self {
             worker: exchange.worker.index,
+            buffers: &exchange.worker.buffers,
             client: exchange.connection.facts.clone(),
             endpoint,
             side,
@@ -129,6 +132,7 @@ impl<'p> Wanted<'p> {
                     timeout: self.timeout,
                     series: self.side.series.clone(),
                     worker: self.worker,
+                    buffers: self.buffers.clone(),
                     outgoing: self.outgoing.clone(),
                 };
                 dial(self.trunks, begun, how);

@@ -5,8 +5,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use h2::client::SendRequest;
 use model::Fault;
 use model::limits::UPSTREAM_DIAL_PAUSE;
 use model::snapshot::{Endpoint, SharedVersion};
@@ -15,6 +13,7 @@ use telemetry::EndpointSeries;
 
 use super::trunk::{Carrier, Dial, Trunks};
 use super::{http2, http3};
+use crate::buffer::BufferPool;
 use crate::http3::Outgoing;
 use crate::tls::UpstreamTlsNow;
 use crate::upstream::connect::{Target, establish};
@@ -29,6 +28,7 @@ pub(crate) struct Dialing {
     pub timeout: Duration,
     pub series: Arc<EndpointSeries>,
     pub worker: usize,
+    pub buffers: Rc<BufferPool>,
     /// Where connections over UDP begin.
     pub outgoing: Rc<Outgoing>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Dialing {
 /// What came of it.
 enum Opened {
     Http1(UpstreamConnection),
-    Http2(SendRequest<Bytes>, Box<http2::Driver>),
+    Http2(Box<http2::Driver>),
     Http3(Box<http3::Driver>),
 }
 
@@ -74,9 +74,9 @@ async fn run(trunks: Rc<Trunks>, dial: Rc<Dial>, how: Rc<Dialing>) {
     match opened {
         Err(fault) => trunks.fail(&dial, fault),
         Ok(Opened::Http1(connection)) => trunks.add_http1(&dial, connection),
-        Ok(Opened::Http2(sender, mut driver)) => {
+        Ok(Opened::Http2(mut driver)) => {
             drop(how);
-            let trunk = trunks.add(&dial, Carrier::Http2(sender, driver.taken().clone()));
+            let trunk = trunks.add(&dial, Carrier::Http2(driver.state().clone()));
             drop(dial);
             driver.drive(&trunks, &trunk).await;
             // First, so that nobody is sent there when the streams under way are told.
@@ -101,6 +101,6 @@ async fn open(trunks: &Trunks, how: &Dialing) -> Result<Opened, Fault> {
         let is_wrong = trunks.shared.is_only;
         return if is_wrong { Err(Fault::UpstreamHandshakeFailed) } else { Ok(Opened::Http1(connection)) };
     }
-    let (sender, driver) = http2::shake_hands(trunks, connection.io).await.ok_or(Fault::UpstreamHandshakeFailed)?;
-    Ok(Opened::Http2(sender, driver))
+    let driver = http2::shake_hands(trunks, connection.io, how.buffers.clone()).await;
+    driver.map(Opened::Http2).ok_or(Fault::UpstreamHandshakeFailed)
 }

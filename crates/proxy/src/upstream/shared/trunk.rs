@@ -18,8 +18,6 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use h2::client::SendRequest;
 use model::Fault;
 use model::limits::UPSTREAM_STREAMS_LEFT_EVER_MAX;
 use model::snapshot::{self, SharedVersion};
@@ -27,7 +25,7 @@ use plan::trunk::{Bearing, Choice, Room, choose};
 use quinn_proto::StreamId;
 
 use super::http3::Session;
-use crate::http2::Taken;
+use crate::http2::upstream::SharedState;
 use crate::upstream::Line;
 use crate::upstream::pool::UpstreamConnection;
 
@@ -37,26 +35,21 @@ const REST: Duration = Duration::from_secs(1);
 
 /// What the streams of a trunk are begun with.
 pub(super) enum Carrier {
-    Http2(SendRequest<Bytes>, Rc<Taken>),
+    Http2(SharedState),
     Http3(Rc<Session>),
 }
 
 /// One stream that may begin.
 pub(super) enum Start {
-    /// A clone has no memory of streams before, for whose turn it would wait.
-    Http2(SendRequest<Bytes>, Rc<Taken>),
+    Http2(SharedState),
     Http3(Rc<Session>, StreamId),
 }
 
 impl Carrier {
     /// Streams at once that the endpoint allows, while so many are open. `None`: it takes no more ever.
-    fn allowed(&mut self, open: u32) -> Option<u32> {
+    fn allowed(&self, open: u32) -> Option<u32> {
         match self {
-            // Never used to send, so it never has to wait: this only tells whether the connection is still good.
-            Self::Http2(sender, _) => match sender.poll_ready(&mut TaskContext::from_waker(Waker::noop())) {
-                Poll::Ready(Ok(())) => Some(u32::try_from(sender.current_max_send_streams()).unwrap_or(u32::MAX)),
-                _ => None,
-            },
+            Self::Http2(state) => state.borrow().streams_allowed(),
             // It says how many more, and not how many at once.
             Self::Http3(session) => session.has_credit().map(|has_credit| open + u32::from(has_credit)),
         }
@@ -73,14 +66,14 @@ impl Carrier {
 
     fn offers_upgrades(&self) -> bool {
         match self {
-            Self::Http2(sender, _) => sender.is_extended_connect_protocol_enabled(),
+            Self::Http2(state) => state.borrow().offers_upgrades(),
             Self::Http3(session) => session.offers_connect(),
         }
     }
 
     fn start(&self) -> Option<Start> {
         match self {
-            Self::Http2(sender, taken) => Some(Start::Http2(sender.clone(), taken.clone())),
+            Self::Http2(state) => Some(Start::Http2(state.clone())),
             Self::Http3(session) => Some(Start::Http3(session.clone(), session.take_stream()?)),
         }
     }
@@ -89,7 +82,7 @@ impl Carrier {
 impl Start {
     fn offers_upgrades(&self) -> bool {
         match self {
-            Self::Http2(sender, _) => sender.is_extended_connect_protocol_enabled(),
+            Self::Http2(state) => state.borrow().offers_upgrades(),
             Self::Http3(session, _) => session.offers_connect(),
         }
     }
@@ -113,7 +106,7 @@ pub(super) struct Trunk {
     is_doubtful: Cell<bool>,
     /// It was given up because the endpoint did not answer to being asked whether it is there.
     is_silent: Cell<bool>,
-    /// Its task. The library does not wake it for what it has to write while it waits for the endpoint to read.
+    /// Its task, which waits until all is over.
     task: RefCell<Option<Waker>>,
 }
 
@@ -190,7 +183,7 @@ impl Trunk {
         }
         let mut carrier = self.carrier.borrow_mut();
         let open = self.open.get();
-        let Some(alive) = carrier.as_mut().filter(|alive| !alive.is_doubtful()) else { return Room { open, max: 0 } };
+        let Some(alive) = carrier.as_ref().filter(|alive| !alive.is_doubtful()) else { return Room { open, max: 0 } };
         let Some(allowed) = alive.allowed(open) else {
             *carrier = None;
             return Room { open, max: 0 };

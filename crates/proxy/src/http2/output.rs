@@ -210,14 +210,21 @@ impl Output {
         }
     }
 
+    /// Sends what waits and ends our half.
+    pub(crate) fn poll_end(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        if !self.is_shut {
+            ready!(self.poll_send(cx))?;
+            ready!(self.io.poll_shutdown(cx))?;
+            self.is_shut = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Sends what waits, ends our half and throws away what still comes, within bounds, so that the peer sees why before the
     /// end: closing with unread bytes would reset the connection. Ready when there is nothing to wait for any more.
     pub(crate) fn poll_close(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        if !self.is_shut {
-            if ready!(self.poll_send(cx)).is_err() || ready!(self.io.poll_shutdown(cx)).is_err() {
-                return Poll::Ready(());
-            }
-            self.is_shut = true;
+        if ready!(self.poll_end(cx)).is_err() {
+            return Poll::Ready(());
         }
         let mut room = [0; 4096];
         while self.lingered_bytes < LINGER_BYTES_MAX {
