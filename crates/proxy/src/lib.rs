@@ -9,6 +9,7 @@ mod admission;
 mod answer;
 mod bound;
 mod buffer;
+mod byte_stream;
 mod cells;
 pub mod clients;
 mod connection;

@@ -12,7 +12,7 @@ use model::limits::{BUFFER_BYTES, HTTP2_GATHERED_BYTES_MAX, LINGER_BYTES_MAX};
 use wire::http2::frame::HEAD_BYTES;
 
 use crate::buffer::{Buffer, BufferPool};
-use crate::io::Io;
+use crate::byte_stream::ByteStream;
 
 /// Plaintext of the largest record (RFC 8446 section 5.1).
 const RECORD_BYTES: usize = 16 * 1024;
@@ -26,7 +26,7 @@ pub(crate) const FRAMES_AT_ONCE: usize = 4;
 
 /// See the module.
 pub(crate) struct Output {
-    io: Io,
+    io: ByteStream,
     /// Of the task of the connection, for the socket.
     waker: Waker,
     is_encrypted: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn new(mut io: Io, waker: Waker) -> Self {
+    pub(crate) fn new(mut io: ByteStream, waker: Waker) -> Self {
         // The bound is kept here, where records are not cut to fit it.
         io.lift_encrypted_max();
         let is_encrypted = io.is_encrypted();

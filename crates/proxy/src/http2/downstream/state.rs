@@ -15,10 +15,10 @@ use wire::http2::Allowance;
 use wire::http2::connection::{Answering, Connection, Gone, Limits, TICK};
 use wire::http2::hpack::Strings;
 
+use crate::byte_stream::ByteStream;
 use crate::http2::output::Output;
 use crate::http2::state::Peer;
 use crate::http2::streams::gone;
-use crate::io::Io;
 
 /// As it is shared.
 pub(crate) type SharedState = Rc<RefCell<State>>;
@@ -41,7 +41,7 @@ impl Peer for Client {
 
 impl State {
     /// A new connection, whose settings wait to be sent; its task, and how that is woken for the socket.
-    pub(crate) fn new(io: Io, head: HeadLimits, (task, wire): (&Waker, &Waker), now: Instant) -> Self {
+    pub(crate) fn new(io: ByteStream, head: HeadLimits, (task, wire): (&Waker, &Waker), now: Instant) -> Self {
         let mut output = Output::new(io, wire.clone());
         let core = Connection::new(Limits::new(head), Strings::default(), output.out());
         let discards = Allowance::new(HTTP2_DISCARDED_MAX, HTTP2_DISCARDED_PER_SECOND, now);

@@ -17,10 +17,10 @@ use wire::http2::hpack::Strings;
 use wire::http2::{Allowance, code};
 
 use super::window::Taken;
+use crate::byte_stream::ByteStream;
 use crate::http2::inbox::Reset;
 use crate::http2::output::Output;
 use crate::http2::state::{Happening, Peer};
-use crate::io::Io;
 
 /// Heads without a response that are kept for those that follow.
 const SPARES_MAX: usize = 4;
@@ -60,7 +60,7 @@ impl Peer for Endpoint {
 
 impl State {
     /// A new connection, whose preface and settings wait to be sent; its task, and what its windows are.
-    pub(crate) fn new(io: Io, task: &Waker, (stream, connection): (u32, u32), now: Instant) -> Self {
+    pub(crate) fn new(io: ByteStream, task: &Waker, (stream, connection): (u32, u32), now: Instant) -> Self {
         let mut output = Output::new(io, task.clone());
         let limits = Limits {
             head: HeadLimits::default(),

@@ -101,6 +101,7 @@ async fn open(trunks: &Trunks, how: &Dialing) -> Result<Opened, Fault> {
         let is_wrong = trunks.shared.is_only;
         return if is_wrong { Err(Fault::UpstreamHandshakeFailed) } else { Ok(Opened::Http1(connection)) };
     }
-    let driver = http2::shake_hands(trunks, connection.io, how.buffers.clone()).await;
+    let io = connection.io.into_connection().ok_or(Fault::UpstreamHandshakeFailed)?;
+    let driver = http2::shake_hands(trunks, io, how.buffers.clone()).await;
     driver.map(Opened::Http2).ok_or(Fault::UpstreamHandshakeFailed)
 }

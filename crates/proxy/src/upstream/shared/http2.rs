@@ -14,8 +14,8 @@ use wire::http2::code;
 
 use super::trunk::{Trunk, Trunks};
 use crate::buffer::BufferPool;
+use crate::byte_stream::ByteStream;
 use crate::http2::upstream::{SharedState, State};
-use crate::io::Io;
 
 /// Largest window (RFC 9113 section 6.9.1).
 const WINDOW_MAX: u32 = (1 << 31) - 1;
@@ -34,7 +34,7 @@ const READS_PER_TURN_MAX: usize = 16;
 
 /// Sends the preface and waits for the endpoint's settings: only they say how many streams it allows, and that it speaks
 /// HTTP/2 at all. `None`: it does not, or has closed.
-pub(super) async fn shake_hands(trunks: &Trunks, io: Io, buffers: Rc<BufferPool>) -> Option<Box<Driver>> {
+pub(super) async fn shake_hands(trunks: &Trunks, io: ByteStream, buffers: Rc<BufferPool>) -> Option<Box<Driver>> {
     let stream = UPSTREAM_STREAM_WINDOW_BYTES;
     let windows = (stream, connection_window(trunks, stream));
     let state = poll_once(|cx| Rc::new(RefCell::new(State::new(io, cx.waker(), windows, Instant::now())))).await;
