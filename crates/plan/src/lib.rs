@@ -24,10 +24,10 @@ pub mod queue;
 pub mod random;
 pub mod resilience;
 pub mod route;
+pub mod shared_connection;
 pub mod sticky;
 #[cfg(test)]
 mod testing;
-pub mod trunk;
 mod twins;
 
 pub use addresses::AddressTable;

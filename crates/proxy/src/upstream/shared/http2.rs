@@ -8,11 +8,12 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use model::limits::{HTTP2_GATHERED_BYTES_MAX, UPSTREAM_STREAM_WINDOW_BYTES, UPSTREAM_STREAM_WINDOW_BYTES_MAX};
-use plan::trunk::{Step, Window};
+use plan::shared_connection::{Step, Window};
 use tokio::time::Sleep;
 use wire::http2::code;
 
-use super::trunk::{Trunk, Trunks};
+use super::connection::SharedConnection;
+use super::connections::SharedConnections;
 use crate::buffer::BufferPool;
 use crate::byte_stream::ByteStream;
 use crate::http2::upstream::{SharedState, State};
@@ -34,9 +35,13 @@ const READS_PER_TURN_MAX: usize = 16;
 
 /// Sends the preface and waits for the endpoint's settings: only they say how many streams it allows, and that it speaks
 /// HTTP/2 at all. `None`: it does not, or has closed.
-pub(super) async fn shake_hands(trunks: &Trunks, io: ByteStream, buffers: Rc<BufferPool>) -> Option<Box<Driver>> {
+pub(super) async fn shake_hands(
+    connections: &SharedConnections,
+    io: ByteStream,
+    buffers: Rc<BufferPool>,
+) -> Option<Box<Driver>> {
     let stream = UPSTREAM_STREAM_WINDOW_BYTES;
-    let windows = (stream, connection_window(trunks, stream));
+    let windows = (stream, connection_window(connections, stream));
     let state = poll_once(|cx| Rc::new(RefCell::new(State::new(io, cx.waker(), windows, Instant::now())))).await;
     let plan = Window::new(stream, UPSTREAM_STREAM_WINDOW_BYTES_MAX);
     let windows = Windows { plan, asked_at: None };
@@ -58,8 +63,8 @@ async fn poll_once<T>(make: impl FnOnce(&TaskContext<'_>) -> T) -> T {
 }
 
 /// What all streams together may be ahead of their readers, each by so much.
-fn connection_window(trunks: &Trunks, stream: u32) -> u32 {
-    let window = u64::from(stream) * u64::from(trunks.shared.streams_max);
+fn connection_window(connections: &SharedConnections, stream: u32) -> u32 {
+    let window = u64::from(stream) * u64::from(connections.shared.streams_max);
     window.min(u64::from(WINDOW_MAX)) as u32
 }
 
@@ -105,27 +110,32 @@ impl Driver {
     }
 
     /// Until the connection has ended, or the endpoint does not answer any more.
-    pub(super) async fn drive(&mut self, trunks: &Trunks, trunk: &Trunk) {
-        let interval = trunks.shared.ping_interval;
+    pub(super) async fn drive(&mut self, connections: &SharedConnections, connection: &SharedConnection) {
+        let interval = connections.shared.ping_interval;
         let timer = Box::pin(tokio::time::sleep(interval));
         let mut watch = Watch { timer, is_asked: false, asked_in_vain: 0, grace: Duration::ZERO, is_ending: false };
-        poll_fn(|cx| self.poll(cx, (trunks, trunk), &mut watch)).await;
+        poll_fn(|cx| self.poll(cx, (connections, connection), &mut watch)).await;
     }
 
-    fn poll(&mut self, cx: &mut TaskContext<'_>, (trunks, trunk): (&Trunks, &Trunk), watch: &mut Watch) -> Poll<()> {
+    fn poll(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        (connections, connection): (&SharedConnections, &SharedConnection),
+        watch: &mut Watch,
+    ) -> Poll<()> {
         loop {
             if self.poll_io(cx).is_ready() {
                 return Poll::Ready(());
             }
-            if !self.look_at_windows(trunks) {
+            if !self.look_at_windows(connections) {
                 break;
             }
         }
         if self.state.borrow().streams_allowed().is_none() {
-            trunk.close();
+            connection.close();
         }
-        let timeout = trunks.shared.ping_timeout;
-        if !watch.is_ending && trunk.is_over(cx) {
+        let timeout = connections.shared.ping_timeout;
+        if !watch.is_ending && connection.is_over(cx) {
             // Only last words are left, and an endpoint that does not read would never let them go.
             watch.is_ending = true;
             self.state.borrow_mut().abort(code::NO_ERROR);
@@ -139,8 +149,9 @@ impl Driver {
             watch.is_asked = false;
             self.windows.note_pong();
         }
-        trunk.doubt(trunk.is_doubtful() && self.heard_bytes == 0);
-        if trunk.take_rest() && !(watch.is_asked || watch.is_ending) && watch.asked_in_vain < PINGS_IN_SILENCE_MAX {
+        connection.doubt(connection.is_doubtful() && self.heard_bytes == 0);
+        if connection.take_rest() && !(watch.is_asked || watch.is_ending) && watch.asked_in_vain < PINGS_IN_SILENCE_MAX
+        {
             // What came before says nothing of now.
             self.heard_bytes = 0;
             watch.asked_in_vain += 1;
@@ -149,7 +160,7 @@ impl Driver {
             watch.timer.as_mut().reset(tokio::time::Instant::now() + (timeout - watch.grace));
         }
         while watch.timer.as_mut().poll(cx).is_ready() {
-            if watch.is_ending || self.note_time(trunks, trunk, watch) {
+            if watch.is_ending || self.note_time(connections, connection, watch) {
                 return Poll::Ready(());
             }
         }
@@ -157,30 +168,30 @@ impl Driver {
     }
 
     /// The timer rang, and is set again. True: the endpoint does not answer any more.
-    fn note_time(&mut self, trunks: &Trunks, trunk: &Trunk, watch: &mut Watch) -> bool {
+    fn note_time(&mut self, connections: &SharedConnections, connection: &SharedConnection, watch: &mut Watch) -> bool {
         let heard_bytes = std::mem::take(&mut self.heard_bytes);
         let has_spoken = heard_bytes > 0;
         let left = std::mem::take(&mut watch.grace);
         if watch.is_asked && !has_spoken {
             if left.is_zero() {
-                trunk.note_silence();
+                connection.note_silence();
                 return true;
             }
-            trunk.doubt(true);
+            connection.doubt(true);
             watch.timer.as_mut().reset(tokio::time::Instant::now() + left);
             return false;
         }
         if heard_bytes > PONG_BYTES {
             watch.asked_in_vain = 0;
         }
-        if !trunk.is_busy() && !trunks.keeps_idle() {
-            trunk.close();
+        if !connection.is_busy() && !connections.keeps_idle() {
+            connection.close();
         }
-        if !has_spoken && trunk.is_busy() && watch.asked_in_vain < PINGS_IN_SILENCE_MAX {
+        if !has_spoken && connection.is_busy() && watch.asked_in_vain < PINGS_IN_SILENCE_MAX {
             watch.asked_in_vain += 1;
             watch.is_asked = self.ask();
         }
-        let (interval, timeout) = (trunks.shared.ping_interval, trunks.shared.ping_timeout);
+        let (interval, timeout) = (connections.shared.ping_interval, connections.shared.ping_timeout);
         let after = if watch.is_asked { timeout } else { interval };
         watch.timer.as_mut().reset(tokio::time::Instant::now() + after);
         false
@@ -201,14 +212,14 @@ impl Driver {
     }
 
     /// Looks whether readers have taken as much as they may have ahead of them. True: there is something to say.
-    fn look_at_windows(&mut self, trunks: &Trunks) -> bool {
+    fn look_at_windows(&mut self, connections: &SharedConnections) -> bool {
         if !self.state.borrow_mut().peer.taken.take_turn() {
             return false;
         }
         let now = Instant::now();
         let step = self.windows.plan.note_filled(now);
         if let Step::Grow(bytes) = step {
-            self.state.borrow_mut().grow_windows(bytes, connection_window(trunks, bytes));
+            self.state.borrow_mut().grow_windows(bytes, connection_window(connections, bytes));
         }
         if step != Step::Rest && !self.windows.measures() && self.ping() {
             self.windows.asked_at = Some(now);

@@ -14,7 +14,8 @@ use wire::http2::connection::{NotSent, RequestSent};
 use wire::http3::code;
 use wire::http3::message::{self, BadHead};
 
-use super::trunk::{Berth, Start};
+use super::connection::Start;
+use super::permit::StreamPermit;
 use crate::exchange::Exchange;
 use crate::http2::{Reset, upstream, websocket};
 use crate::http3::{self, NoHead};
@@ -30,23 +31,23 @@ use crate::upstream::pool::UpstreamConnection;
 pub(crate) fn begin(
     exchange: &Exchange<'_>,
     (endpoint, is_https): (&Endpoint, bool),
-    berth: Box<Berth>,
+    permit: Box<StreamPermit>,
 ) -> Result<UpstreamConnection, Fault> {
-    let message = match berth.is_http3() {
-        true => begin_http3(exchange, endpoint, &berth)?,
-        false => begin_http2(exchange, (endpoint, is_https), &berth)?,
+    let message = match permit.is_http3() {
+        true => begin_http3(exchange, endpoint, &permit)?,
+        false => begin_http2(exchange, (endpoint, is_https), &permit)?,
     };
-    Ok(UpstreamConnection::of_stream(Io::Stream(Box::new(message)), berth, exchange.told.now))
+    Ok(UpstreamConnection::of_stream(Io::Stream(Box::new(message)), permit, exchange.told.now))
 }
 
 fn begin_http2(
     exchange: &Exchange<'_>,
     (endpoint, is_https): (&Endpoint, bool),
-    berth: &Berth,
+    permit: &StreamPermit,
 ) -> Result<MessageStream, Fault> {
     let (head, is_websocket) = (&exchange.incoming.head, exchange.wants_upgrade());
     if is_websocket {
-        check_websocket(head, berth)?;
+        check_websocket(head, permit)?;
     }
     let how = RequestSent {
         framing: if is_websocket { Framing::None } else { exchange.framing_for_endpoint() },
@@ -55,7 +56,7 @@ fn begin_http2(
         host_fallback: endpoint.name.as_bytes(),
         ends: is_whole(exchange),
     };
-    let Start::Http2(state) = berth.begin()? else { return Err(Fault::StreamRefused) };
+    let Start::Http2(state) = permit.begin()? else { return Err(Fault::StreamRefused) };
     let stream = upstream::Stream::begin(state, head, &how).map_err(|not_sent| match not_sent {
         NotSent::NoRoom => Fault::StreamRefused,
         NotSent::BadAuthority => Fault::BadRequest,
@@ -68,13 +69,13 @@ fn is_whole(exchange: &Exchange<'_>) -> bool {
     matches!(exchange.request.framing, Framing::None | Framing::Length(0)) && !exchange.wants_upgrade()
 }
 
-fn begin_http3(exchange: &Exchange<'_>, endpoint: &Endpoint, berth: &Berth) -> Result<MessageStream, Fault> {
+fn begin_http3(exchange: &Exchange<'_>, endpoint: &Endpoint, permit: &StreamPermit) -> Result<MessageStream, Fault> {
     let (head, is_websocket) = (&exchange.incoming.head, exchange.wants_upgrade());
     if is_websocket {
-        check_websocket(head, berth)?;
+        check_websocket(head, permit)?;
     }
     let how = (if is_websocket { Framing::None } else { exchange.framing_for_endpoint() }, is_websocket);
-    let Start::Http3(session, id) = berth.begin()? else { return Err(Fault::StreamRefused) };
+    let Start::Http3(session, id) = permit.begin()? else { return Err(Fault::StreamRefused) };
     if session.head_bytes_max.get() < crossing::request_bytes(head) as u64 {
         session.give_up(id);
         return Err(Fault::HeadTooLarge);
@@ -87,10 +88,10 @@ fn begin_http3(exchange: &Exchange<'_>, endpoint: &Endpoint, berth: &Berth) -> R
 }
 
 /// It is we who would say that the key was read, and the endpoint that must know what is asked for.
-fn check_websocket(head: &RequestHead, berth: &Berth) -> Result<(), Fault> {
+fn check_websocket(head: &RequestHead, permit: &StreamPermit) -> Result<(), Fault> {
     match websocket::has_key(head) {
         false => Err(Fault::BadRequest),
-        true if !berth.offers_upgrades() => Err(Fault::UpgradeNotOffered),
+        true if !permit.offers_upgrades() => Err(Fault::UpgradeNotOffered),
         true => Ok(()),
     }
 }
@@ -170,8 +171,8 @@ fn poll_end(cx: &mut TaskContext<'_>, connection: &mut UpstreamConnection) -> Po
         stream.take_trailers();
     }
     let is_good = stream.is_over();
-    if let Some(berth) = connection.berth().filter(|_| is_good) {
-        berth.note_end();
+    if let Some(permit) = connection.permit().filter(|_| is_good) {
+        permit.note_end();
     }
     Poll::Ready(())
 }
