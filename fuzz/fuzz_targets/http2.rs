@@ -1,5 +1,5 @@
-//! A client's HTTP/2 connection in any bytes: no panic; the same is seen and sent in pieces of any size; a request that is accepted
-//! is one of HTTP/1.1 too; what is sent keeps to the rules and to the windows; what is written of fields is read again.
+//! A client's HTTP/2 connection in any bytes, and an endpoint's: no panic; the same is seen and sent in pieces of any size; a request
+//! that is accepted is one of HTTP/1.1 too; what is sent keeps to the rules and to the windows; what is written of fields is read again.
 #![no_main]
 
 use equipoise_fuzz::{choice_and_message, cuts};
@@ -7,12 +7,13 @@ use libfuzzer_sys::fuzz_target;
 use model::{RequestHead, ResponseHead};
 use wire::http1::{Framing, HeadLimits, HeadScan, SendRequest, parse_request, write_request};
 use wire::http2::PREFACE;
-use wire::http2::connection::{Connection, Event, Limits};
+use wire::http2::connection::{Asking, Connection, Event, Limits, RequestSent};
 use wire::http2::frame::{FrameHead, HEAD_BYTES, kind, number};
 use wire::http2::hpack::{Decoded, Decoder, Encoder, Strings, TABLE_BYTES};
 
 const LIMITS: Limits = Limits {
     head: HeadLimits { head_bytes_max: 1 << 12, fields_max: 16 },
+    list_bytes_max: 1 << 12,
     streams_max: 4,
     stream_window_bytes: 65_535,
     connection_window_bytes: 65_535,
@@ -69,7 +70,7 @@ impl Peer {
                     }
                     self.connection.consumed(stream, range.len(), &mut self.seen.sent);
                 }
-                Event::Request { stream, parsed, ends } => {
+                Event::Head { stream, parsed, ends } => {
                     self.seen.events.push(format!("request {stream} {parsed:?} {ends}"));
                     if let Ok(parsed) = parsed {
                         check_request(&self.head, parsed.framing, parsed.upgrade);
@@ -98,6 +99,79 @@ impl Peer {
             connection.reset(stream, 0, sent);
         }
     }
+}
+
+/// One that has asked an endpoint four times, and looks at what that answers.
+struct Caller {
+    connection: Connection<Asking>,
+    head: ResponseHead,
+    seen: Seen,
+}
+
+impl Caller {
+    fn new(choice: u8) -> Self {
+        let strings = if choice & 1 == 0 { Strings::Shorter } else { Strings::Plain };
+        let mut sent = Vec::new();
+        let mut connection = Connection::asking(LIMITS, strings, &mut sent);
+        sent.drain(..PREFACE.len());
+        for place in 0..4 {
+            let ends = choice >> place & 1 == 0;
+            let framing = if ends { Framing::None } else { Framing::Chunked };
+            let is_websocket = place == 3;
+            let how = RequestSent { framing, is_https: false, is_websocket, host_fallback: b"a", ends };
+            let stream = connection.send_request(&RequestHead::default(), &how, &mut sent).expect("there is room");
+            assert_eq!(stream, 2 * place + 1);
+        }
+        let seen = Seen { events: Vec::new(), body: Vec::new(), sent, idle: 0 };
+        Self { connection, head: ResponseHead::default(), seen }
+    }
+
+    /// False: the connection has ended.
+    fn take(&mut self, mut input: &[u8]) -> bool {
+        loop {
+            let (used, event) = match self.connection.receive(input, &mut self.head, &mut self.seen.sent) {
+                Ok(received) => received,
+                Err(code) => {
+                    self.seen.events.push(format!("end {code}"));
+                    assert_eq!(self.connection.streams_allowed(), None);
+                    return false;
+                }
+            };
+            match event {
+                Event::More => return true,
+                Event::Data { stream, range, ends } => {
+                    self.seen.body.extend_from_slice(&input[range.clone()]);
+                    if ends {
+                        self.seen.events.push(format!("whole {stream}"));
+                    }
+                    self.connection.consumed(stream, range.len(), &mut self.seen.sent);
+                }
+                Event::Head { stream, parsed, ends } => {
+                    assert!(parsed.is_err() || (100..1_000).contains(&self.head.status));
+                    self.seen.events.push(format!("response {stream} {parsed:?} {} {ends}", self.head.status));
+                }
+                other => self.seen.events.push(format!("{other:?}")),
+            }
+            input = &input[used..];
+        }
+    }
+}
+
+/// The same is seen of an endpoint's bytes, however they come.
+fn check_asking(choice: u8, message: &[u8]) {
+    let begin = if choice & 8 == 0 { &b"\0\0\0\x04\0\0\0\0\0"[..] } else { &[] };
+    let bytes = [begin, message].concat();
+    let mut whole = Caller::new(choice);
+    whole.take(&bytes);
+    check_sent(&whole.seen.sent);
+    let (mut parts, mut start) = (Caller::new(choice), 0);
+    for end in cuts(choice >> 4, bytes.len()) {
+        if !parts.take(&bytes[start..end]) {
+            break;
+        }
+        start = end;
+    }
+    assert_eq!(parts.seen, whole.seen);
 }
 
 /// What is accepted is a request of HTTP/1.1.
@@ -157,6 +231,7 @@ fn check_fields(block: &[u8]) {
 fuzz_target!(|input: &[u8]| {
     let (choice, message) = choice_and_message(input);
     check_fields(message);
+    check_asking(choice, message);
     // Nearly nothing that is made at random begins as it must.
     let begin = if choice & 8 == 0 { [&PREFACE[..], b"\0\0\0\x04\0\0\0\0\0"].concat() } else { Vec::new() };
     let bytes = [&begin[..], message].concat();

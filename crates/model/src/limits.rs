@@ -150,23 +150,20 @@ pub const UPSTREAM_ROUND_TRIPS_MIN: u32 = 2;
 /// Bytes of one response that an endpoint may send ahead of its reader over HTTP/3, whose windows cannot grow. As with HTTP/2, the
 /// window of a connection is as large as those of all its streams together.
 pub const UPSTREAM_HTTP3_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-/// Bytes of one request that wait inside an HTTP/2 connection to an endpoint.
-pub const UPSTREAM_STREAM_SEND_BYTES_MAX: usize = 128 * 1024;
-/// What small frames of an endpoint may cost an HTTP/2 connection beside their data, before they are taken for whom they are
-/// for; what waits for slow clients is not among it. Beyond, the connection is ended. So much comes at once in frames of a few
-/// bytes when a worker was busy with something else.
-pub const UPSTREAM_FRAME_OVERHEAD_BYTES_MAX: usize = 32 << 20;
 /// Largest head that is read from an HTTP/2 connection to an endpoint to find that it is too large. A larger one breaks its
 /// stream, and one of four times the size the connection, so this is well above [`HEAD_BYTES_MAX`].
 pub const UPSTREAM_HEAD_READ_BYTES_MAX: u32 = 256 * 1024;
 /// Streams of an HTTP/2 connection to an endpoint that were given up and that are remembered, so that what still comes for
 /// them is known for what it is.
 pub const UPSTREAM_STREAMS_LEFT_MAX: usize = 4096;
-/// For how long.
-pub const UPSTREAM_STREAMS_LEFT_KEPT: Duration = Duration::from_secs(10);
 /// Streams given up in the whole life of an HTTP/2 connection to an endpoint, after which another takes its place: what comes for
 /// them is charged to the connection for good.
 pub const UPSTREAM_STREAMS_LEFT_EVER_MAX: u32 = 10_000;
+/// Frames of no use that an endpoint may send at once on one HTTP/2 connection, beyond those that it may send for each request and each
+/// piece of a body. Far more than a client may send: the connection carries the requests of many.
+pub const UPSTREAM_IDLE_FRAMES_MAX: u32 = 10_000;
+/// How many more of them it may send with every second.
+pub const UPSTREAM_IDLE_FRAMES_PER_SECOND: u32 = 1_000;
 /// Time for an endpoint to end a stream whose response is whole, before it is cancelled.
 pub const UPSTREAM_STREAM_END: Duration = Duration::from_secs(10);
 /// Pause before a connection that could not be made is tried again for those who wait for a stream, while others to the same

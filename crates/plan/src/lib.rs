@@ -25,10 +25,10 @@ pub mod queue;
 pub mod random;
 pub mod resilience;
 pub mod route;
+pub mod shared_connection;
 pub mod sticky;
 #[cfg(test)]
 mod testing;
-pub mod trunk;
 
 pub use addresses::AddressTable;
 pub use balance::{Ask, LastResort, PickCache};

@@ -19,6 +19,7 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use crate::bound::{Bound, Opened};
+use crate::byte_stream::ByteStream;
 use crate::connection::{Connection, ConnectionFacts};
 use crate::datagram;
 use crate::downstream;
@@ -237,7 +238,7 @@ fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, handle: &Rc<
         // Nothing has to be waited for, so that it costs no task of its own; cell `no-keepalive` of `lab cost` pays for it.
         let registration = held.registered.registration.clone();
         let (facts, watch, _) = introduce(listener, &tcp, peer, (&registration, now));
-        let connection = connection(listener, Io::Plain(tcp), facts, (watch, registration));
+        let connection = connection(listener, Io::Connection(ByteStream::Plain(tcp)), facts, (watch, registration));
         tokio::task::spawn_local(carry(worker.clone(), connection, held));
     }
 }
@@ -363,7 +364,7 @@ async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held)
         return keep_out(&worker, listener, &tcp, &facts);
     }
     let io = match &listener.tls {
-        None => Io::Plain(tcp),
+        None => ByteStream::Plain(tcp),
         Some(tls) => match handshake(tls, tcp, &mut watch, &early).await {
             Ok(io) => {
                 let (_, session) = io.get_ref();
@@ -373,7 +374,7 @@ async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held)
                 }
                 facts.tls = Some(Box::new(tls::facts_of(session)));
                 watch.set(Instant::now(), first);
-                Io::Accepted(io)
+                ByteStream::Accepted(io)
             }
             Err(fault) => {
                 shard.handshakes_failed.add(1);
@@ -382,7 +383,7 @@ async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held)
             }
         },
     };
-    let mut connection = connection(listener, io, facts, (watch, registration));
+    let mut connection = connection(listener, Io::Connection(io), facts, (watch, registration));
     if !early.is_empty() {
         let mut buffer = worker.buffers.take();
         buffer.room()[..early.len()].copy_from_slice(&early);

@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 
-use bytes::Bytes;
 use model::limits::{BUFFER_BYTES, POOLED_BUFFERS_MAX};
 
 /// Room kept free before the first byte read, so that a rewritten head or a chunk head fits before the body that came
@@ -129,33 +128,6 @@ impl Buffer {
         self.end = end;
         true
     }
-
-    /// Hands on what is in it without a copy; its memory comes back to the worker when that is dropped. Meant for much of it:
-    /// a few bytes would hold all of the memory.
-    pub(crate) fn into_bytes(self) -> Bytes {
-        Bytes::from_owner(Lent(Some(self)))
-    }
-}
-
-/// A buffer that comes back to its thread.
-struct Lent(Option<Buffer>);
-
-impl AsRef<[u8]> for Lent {
-    fn as_ref(&self) -> &[u8] {
-        self.0.as_ref().map_or(&[], Buffer::data)
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        // Not as a thread ends.
-        let _ = RETURNED.try_with(|pool| self.0.take().map(|buffer| pool.give(buffer)));
-    }
-}
-
-thread_local! {
-    /// What was lent and came back, for whoever finds the pool empty.
-    static RETURNED: BufferPool = const { BufferPool { free: RefCell::new(Vec::new()) } };
 }
 
 /// A worker's buffers that wait for use.
@@ -168,7 +140,7 @@ impl BufferPool {
     /// An empty buffer.
     pub(crate) fn take(&self) -> Buffer {
         let free = self.free.borrow_mut().pop();
-        free.or_else(|| RETURNED.with(|pool| pool.free.borrow_mut().pop())).unwrap_or_else(Buffer::empty)
+        free.unwrap_or_else(Buffer::empty)
     }
 
     /// Takes the memory of a buffer back that holds little, and may for long: what is in it stays in as little as it needs, to be
@@ -219,22 +191,6 @@ mod tests {
         buffer.advance(HEADROOM_BYTES + 4);
         assert!(buffer.is_empty());
         assert_eq!(buffer.room().len(), BUFFER_BYTES - HEADROOM_BYTES - TAILROOM_BYTES);
-    }
-
-    #[test]
-    fn what_was_handed_on_comes_back_to_the_pool() {
-        let pool = BufferPool::default();
-        let mut buffer = pool.take();
-        assert!(buffer.append(b"body"));
-        let place = buffer.data().as_ptr();
-        let mut bytes = buffer.into_bytes();
-        let rest = bytes.split_off(2);
-        assert_eq!((&*bytes, &*rest), (&b"bo"[..], &b"dy"[..]));
-        drop(bytes);
-        assert_ne!(pool.take().data().as_ptr(), place);
-        drop(rest);
-        let again = pool.take();
-        assert_eq!((again.data().as_ptr(), again.len()), (place, 0));
     }
 
     #[test]

@@ -142,6 +142,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::byte_stream::ByteStream;
 
     /// Both ends of a connection.
     fn pair() -> (TcpStream, Connection) {
@@ -149,7 +150,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (ours, peer) = listener.accept().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let io = Io::Plain(tokio::net::TcpStream::from_std(ours).unwrap());
+        let io = Io::Connection(ByteStream::Plain(tokio::net::TcpStream::from_std(ours).unwrap()));
         let registration = Registration::loose();
         let watch = Watch::new(Instant::now(), Duration::from_secs(60), registration.clone());
         let (listener, authenticated_at) = (Name::from("web"), Cell::default());

@@ -10,6 +10,7 @@ mod answer;
 mod body_steps;
 mod bound;
 mod buffer;
+mod byte_stream;
 pub mod clients;
 mod connection;
 mod datagram;

@@ -9,16 +9,15 @@ use model::fields::Fields;
 use model::{Fault, ResponseHead};
 use wire::http1::Framing;
 
-use crate::buffer::Buffer;
-use crate::http2;
+use crate::http2::{downstream, upstream};
 use crate::http3;
 
 /// See the module.
 pub(crate) enum MessageStream {
     /// Of a client that speaks HTTP/2.
-    Client(http2::downstream::Stream),
+    Client(downstream::Stream),
     /// Towards an endpoint.
-    Http2(http2::Stream),
+    Http2(upstream::Stream),
     /// In either direction.
     Http3(http3::Stream),
 }
@@ -86,14 +85,6 @@ impl MessageStream {
         either!(self, stream => stream.poll_read(cx, room))
     }
 
-    /// Takes what is here while nobody can read it, where small pieces cost far more by themselves than together. Wakes `cx`
-    /// when there is more.
-    pub(crate) fn gather(&mut self, cx: &mut TaskContext<'_>) {
-        if let Self::Http2(stream) = self {
-            stream.gather(cx);
-        }
-    }
-
     /// Whether everything of the peer's half has been read, and nothing is to come, trailers included.
     pub(crate) fn is_over(&self) -> bool {
         either!(self, stream => stream.is_over())
@@ -107,19 +98,6 @@ impl MessageStream {
     /// Writes as much as the peer's window allows. `ends` says that our half ends with the last of `bytes`.
     pub(crate) fn poll_write(&mut self, cx: &mut TaskContext<'_>, bytes: &[u8], ends: bool) -> Poll<io::Result<usize>> {
         either!(self, stream => stream.poll_write(cx, bytes, ends))
-    }
-
-    /// Takes a buffer as it is, if it is worth it and there is room for all of it. False: it is left.
-    pub(crate) fn poll_hand_on(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        buffer: &mut Option<Buffer>,
-        ends: bool,
-    ) -> Poll<io::Result<bool>> {
-        match self {
-            Self::Http2(stream) => stream.poll_hand_on(cx, buffer, ends),
-            Self::Client(_) | Self::Http3(_) => Poll::Ready(Ok(false)),
-        }
     }
 
     /// Ready when what was written is where its connection sends it from.
@@ -175,7 +153,7 @@ impl MessageStream {
     pub(crate) fn reset(&mut self) {
         match self {
             Self::Client(stream) => stream.break_off(),
-            Self::Http2(stream) => stream.reset(h2::Reason::INTERNAL_ERROR),
+            Self::Http2(stream) => stream.break_off(),
             Self::Http3(stream) => stream.break_off(),
         }
     }

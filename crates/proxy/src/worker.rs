@@ -78,7 +78,7 @@ type LastPlan = (Weak<ListenerHandle>, Rc<WorkerPlan>);
 /// See the module.
 pub(crate) struct Worker {
     pub index: usize,
-    pub buffers: BufferPool,
+    pub buffers: Rc<BufferPool>,
     pub plan: RefCell<Rc<WorkerPlan>>,
     /// The last plan of each listener that no plan has any more, as long as it has connections.
     last_plans: RefCell<HashMap<*const ListenerHandle, LastPlan>>,
@@ -106,7 +106,7 @@ impl Worker {
     pub(crate) fn new(index: usize, telemetry: Arc<Telemetry>, open_connections: Arc<AtomicUsize>) -> Rc<Self> {
         Rc::new(Self {
             index,
-            buffers: BufferPool::default(),
+            buffers: Rc::default(),
             plan: RefCell::new(Rc::new(WorkerPlan::empty(telemetry))),
             has_trial: Cell::new(false),
             trial: RefCell::new(None),

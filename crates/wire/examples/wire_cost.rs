@@ -97,7 +97,7 @@ fn http2(name: &str, strings: Strings, answer: &ResponseHead) {
     time(name, || {
         request[5..9].copy_from_slice(&stream.to_be_bytes());
         let received = connection.receive(black_box(&request), &mut head, &mut sent);
-        assert!(matches!(received, Ok((_, Event::Request { parsed: Ok(_), ends: true, .. }))));
+        assert!(matches!(received, Ok((_, Event::Head { parsed: Ok(_), ends: true, .. }))));
         assert!(connection.send_head(stream, (answer, 200), (Framing::Length(4), false), &mut sent).is_ok());
         assert!(connection.send_data(stream, b"body", true, &mut sent).is_ok());
         black_box(&sent);

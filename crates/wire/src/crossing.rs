@@ -11,6 +11,7 @@
 //! whoever sent it. What is malformed (section 8.1.1) is never passed on.
 
 mod gather;
+mod response;
 
 use std::sync::LazyLock;
 
@@ -25,6 +26,8 @@ use crate::http1::{Framing, HeadLimits, RequestParsed, ResponseParsed, may_be_tr
 use crate::text::Digits;
 
 pub(crate) use gather::{BadRequest, Gather};
+use response::ArrivingResponse;
+pub(crate) use response::GatherResponse;
 
 static COOKIE: LazyLock<FieldName> = LazyLock::new(|| FieldName::new("cookie").expect("`cookie` is a token"));
 static UPGRADE: LazyLock<FieldName> = LazyLock::new(|| FieldName::new("upgrade").expect("`upgrade` is a token"));
@@ -239,25 +242,12 @@ pub fn arriving_response<'f>(
     fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
     (request_method, limits, ends): (Method, &HeadLimits, bool),
 ) -> Result<ResponseParsed, Fault> {
-    head.clear();
-    head.set_line(status, Span::default(), version);
-    let mut bytes = 0;
+    let mut arriving = ArrivingResponse::new(head, version, limits);
+    arriving.set_status(status);
     for (name, value) in fields {
-        bytes += name.len() + value.len() + FIELD_OVERHEAD_BYTES;
-        if bytes > limits.head_bytes_max {
-            return Err(Fault::ResponseHeadTooLarge);
-        }
-        push_field(&mut head.fields, name, value).map_err(|Malformed| Fault::BadResponse)?;
-        if head.fields.len() > limits.fields_max.min(FIELDS_HARD_MAX) {
-            return Err(Fault::ResponseHeadTooLarge);
-        }
+        arriving.field(name, value)?;
     }
-    let length = Tally::of(&head.fields).length;
-    let framing = response_framing(status, request_method, length, ends)?;
-    if status < 200 || status == 204 {
-        head.fields.remove_known(Known::ContentLength);
-    }
-    Ok(ResponseParsed { head_len: 0, framing, keep_alive: true, switching: false })
+    arriving.end(request_method, ends)
 }
 
 fn response_framing(status: u16, request_method: Method, length: Length, ends: bool) -> Result<Framing, Fault> {

@@ -1,10 +1,11 @@
 //! HTTP/2 (RFC 9113) as bytes.
 //!
 //! ```text
-//! bytes of a client → connection::Connection → requests, data, ends; what is to be said to it → bytes
+//! bytes of a client    → connection::Connection<Answering> → requests, data, ends; what is to be said to it → bytes
+//! bytes of an endpoint → connection::Connection<Asking> → responses, data, ends; what is to be said to it → bytes
 //! ```
 //!
-//! [`connection`] is the whole of it towards clients, over [`frame`] and [`hpack`]. Here stands how a connection begins, and how much
+//! [`connection`] is the whole of it, over [`frame`] and [`hpack`]. Here stands how a connection begins, and how much
 //! of what a peer sends may be of no use. What a message may hold is said in [`crate::crossing`].
 
 pub mod connection;
@@ -43,6 +44,27 @@ pub mod code {
     pub const INADEQUATE_SECURITY: u32 = 0xc;
     /// It must be requested over HTTP/1.1.
     pub const HTTP_1_1_REQUIRED: u32 = 0xd;
+
+    /// How the RFC names a code.
+    pub fn name(code: u32) -> &'static str {
+        match code {
+            NO_ERROR => "NO_ERROR",
+            PROTOCOL_ERROR => "PROTOCOL_ERROR",
+            INTERNAL_ERROR => "INTERNAL_ERROR",
+            FLOW_CONTROL_ERROR => "FLOW_CONTROL_ERROR",
+            SETTINGS_TIMEOUT => "SETTINGS_TIMEOUT",
+            STREAM_CLOSED => "STREAM_CLOSED",
+            FRAME_SIZE_ERROR => "FRAME_SIZE_ERROR",
+            REFUSED_STREAM => "REFUSED_STREAM",
+            CANCEL => "CANCEL",
+            COMPRESSION_ERROR => "COMPRESSION_ERROR",
+            CONNECT_ERROR => "CONNECT_ERROR",
+            ENHANCE_YOUR_CALM => "ENHANCE_YOUR_CALM",
+            INADEQUATE_SECURITY => "INADEQUATE_SECURITY",
+            HTTP_1_1_REQUIRED => "HTTP_1_1_REQUIRED",
+            _ => "an unknown code",
+        }
+    }
 }
 
 /// How a client begins an HTTP/2 connection (section 3.4).

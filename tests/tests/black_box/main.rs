@@ -89,6 +89,7 @@ mod upgrade;
 mod upgrade_state;
 mod upstream;
 mod upstream_http2;
+mod upstream_http2_abuse;
 mod upstream_http2_lines;
 mod upstream_http3;
 mod upstream_tls;

@@ -1,6 +1,5 @@
 //! One attempt at one step of a check: whether an endpoint is well, as far as that step can tell.
 
-use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -8,54 +7,16 @@ use model::Address;
 use model::check::{HealthCheckKind, ScriptStep};
 use model::proxy_protocol::SendProxy;
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use wire::proxy_protocol::{Outgoing, write_v1, write_v2};
 
 use super::http::Question;
-use super::steps::{Over, Shared};
+use super::progress::{Io, Kept, Limit, Progress};
+use super::step::{Over, Shared};
 use super::{grpc, http2, http3, script, tls};
-
-/// A connection, with or without TLS.
-pub(crate) trait Io: AsyncRead + AsyncWrite + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin> Io for T {}
-
-/// A connection that one attempt leaves to the next.
-pub(crate) type Kept = Option<Box<dyn Io>>;
-
-/// How far an attempt has come, for the reason of one that takes too long.
-#[derive(Debug, Default)]
-pub(crate) struct Progress(Cell<Option<u64>>);
-
-impl Progress {
-    /// So many bytes of the answer's body have come.
-    pub(crate) fn note_body(&self, bytes: u64) {
-        self.0.set(Some(bytes));
-    }
-
-    /// Why an attempt that has run out of time is a failure.
-    fn late(&self, limit: &Limit) -> String {
-        let when = match limit {
-            Limit::Own(time) => format!("within {time:?}"),
-            Limit::Whole(time) => format!("within the {time:?} of the whole check"),
-        };
-        match self.0.get() {
-            None => format!("no answer {when}"),
-            Some(bytes) => format!("the body of the answer did not end {when} ({bytes} bytes came)"),
-        }
-    }
-}
-
-/// Which time has run out.
-enum Limit {
-    /// That of the only step, or of the step.
-    Own(Duration),
-    /// That of all steps together.
-    Whole(Duration),
-}
 
 /// All that attempts at a step need, prepared once.
 pub(crate) struct Target {

@@ -9,16 +9,13 @@ mod tests;
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use h2::RecvStream;
-use h2::client::SendRequest;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use model::check::GrpcCheck;
+use model::fields::Fields;
 use wire::grpc::{HEALTH_PATH, Serving, health_answer, health_question, status_name};
 
-use super::attempt::Io;
-use super::http::USER_AGENT;
-use super::http2::{broken, over};
+use super::http::{USER_AGENT, fields, host};
+use super::http2::client::{Asked, Part, Request, Talk};
+use super::progress::Io;
 
 /// Bound of the answer's body. The message that is waited for has seven bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 1_024;
@@ -28,17 +25,16 @@ const WORDS_MAX: usize = 100;
 const TIMEOUT_MS_MAX: u128 = 99_999_999;
 
 /// Where an answer says how the call went, and in which words.
-pub(super) const STATUS: &str = "grpc-status";
+const STATUS: &str = "grpc-status";
 /// See [`STATUS`].
-pub(super) const WORDS: &str = "grpc-message";
+const WORDS: &str = "grpc-message";
 
 /// The values of both, as far as they are there.
 pub(super) type Told<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
 /// A question, prepared once.
 pub(crate) struct Question {
-    head: Request<()>,
-    message: Bytes,
+    request: Request,
     name: String,
 }
 
@@ -48,24 +44,12 @@ impl Question {
     ///
     /// # Errors
     /// Says what cannot be sent.
-    pub(crate) fn new(check: &GrpcCheck, endpoint: &str, is_tls: bool, timeout: Duration) -> Result<Self, String> {
-        let host = check.host.as_deref().unwrap_or(endpoint);
-        let scheme = if is_tls { "https" } else { "http" };
-        let built = Request::builder()
-            .method(Method::POST)
-            .uri(format!("{scheme}://{host}{HEALTH_PATH}"))
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .header("user-agent", USER_AGENT)
-            .header("grpc-timeout", time(timeout))
-            .body(());
-        let mut head = built.map_err(|_| format!("the host {host:?} cannot be asked for"))?;
-        for (name, value) in &check.fields {
-            let pair = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value));
-            let (Ok(field), Ok(value)) = pair else { return Err(format!("the field {name:?} cannot be sent")) };
-            head.headers_mut().insert(field, value);
-        }
-        Ok(Self { head, message: health_question(&check.name).into(), name: check.name.clone() })
+    pub(crate) fn new(check: &GrpcCheck, endpoint: &str, is_https: bool, timeout: Duration) -> Result<Self, String> {
+        let (host, timeout) = (host(check.host.as_ref(), endpoint)?, time(timeout));
+        let fields = fields(&check.fields, &own_fields(&timeout))?;
+        let asked = Asked { method: "POST", host, path: HEALTH_PATH, fields, length: None, is_https };
+        let request = Request::new(&asked, health_question(&check.name).into())?;
+        Ok(Self { request, name: check.name.clone() })
     }
 
     /// Asks over a new connection.
@@ -73,21 +57,18 @@ impl Question {
     /// # Errors
     /// Anything but `SERVING`, said in a few words.
     pub(crate) async fn ask(&self, stream: Box<dyn Io>) -> Result<(), String> {
-        over(stream, |requests| self.converse(requests)).await
-    }
-
-    async fn converse(&self, requests: SendRequest<Bytes>) -> Result<(), String> {
-        let mut requests = requests.ready().await.map_err(broken)?;
-        let (response, mut question) = requests.send_request(self.head.clone(), false).map_err(broken)?;
-        question.send_data(self.message.clone(), true).map_err(broken)?;
-        let (head, body) = response.await.map_err(broken)?.into_parts();
-        check_head(head.status.as_u16(), value(&head.headers, "content-type"))?;
-        // An answer of trailers only has its status here.
-        let is_status_told = head.headers.contains_key(STATUS);
-        if is_status_told {
-            check_status(&self.name, told(&head.headers))?;
+        let mut talk = self.request.send(stream);
+        let mut is_status_told = false;
+        if let Part::Head(head) = talk.next().await? {
+            check_head(head.status, value(&head.fields, "content-type"))?;
+            // An answer of trailers only has its status here.
+            let told = told(&head.fields);
+            is_status_told = told.0.is_some();
+            if is_status_told {
+                check_status(&self.name, told)?;
+            }
         }
-        let (message, trailers) = read(body).await?;
+        let (message, trailers) = read(&mut talk).await?;
         match trailers {
             Some(trailers) => check_status(&self.name, told(&trailers))?,
             None if is_status_told => {}
@@ -97,16 +78,23 @@ impl Question {
     }
 }
 
+/// What a call says beside what a check adds, which may take the place of any of it.
+pub(super) fn own_fields(timeout: &str) -> [(&str, &str); 4] {
+    [("content-type", "application/grpc"), ("te", "trailers"), ("user-agent", USER_AGENT), ("grpc-timeout", timeout)]
+}
+
 /// How long an answer is waited for, as `grpc-timeout` says it.
 pub(super) fn time(timeout: Duration) -> String {
     format!("{}m", timeout.as_millis().clamp(1, TIMEOUT_MS_MAX))
 }
 
-fn value<'h>(fields: &'h HeaderMap, name: &str) -> Option<&'h [u8]> {
-    fields.get(name).map(HeaderValue::as_bytes)
+/// The value of a field of an answer.
+pub(super) fn value<'f>(fields: &'f Fields, name: &str) -> Option<&'f [u8]> {
+    fields.iter().find(|field| field.name.eq_ignore_ascii_case(name.as_bytes())).map(|field| field.value)
 }
 
-fn told(fields: &HeaderMap) -> Told<'_> {
+/// What a head or trailers say of how the call went.
+pub(super) fn told(fields: &Fields) -> Told<'_> {
     (value(fields, STATUS), value(fields, WORDS))
 }
 
@@ -168,18 +156,16 @@ pub(super) fn check_head(status: u16, kind: Option<&[u8]>) -> Result<(), String>
 }
 
 /// The body and what follows it.
-async fn read(mut body: RecvStream) -> Result<(Vec<u8>, Option<HeaderMap>), String> {
+async fn read(talk: &mut Talk) -> Result<(Vec<u8>, Option<Box<Fields>>), String> {
     let mut message = Vec::new();
-    while let Some(data) = body.data().await {
-        let data = data.map_err(broken)?;
-        if message.len() + data.len() > MESSAGE_BYTES_MAX {
-            return Err(too_long());
+    loop {
+        match talk.next().await? {
+            Part::Data(data) if message.len() + data.len() > MESSAGE_BYTES_MAX => return Err(too_long()),
+            Part::Data(data) => message.extend_from_slice(&data),
+            Part::End(trailers) => return Ok((message, trailers)),
+            Part::Head(_) => {}
         }
-        message.extend_from_slice(&data);
-        body.flow_control().release_capacity(data.len()).map_err(broken)?;
     }
-    let trailers = body.trailers().await.map_err(broken)?;
-    Ok((message, trailers))
 }
 
 pub(super) fn without_status() -> String {

@@ -14,7 +14,7 @@ use plan::health::expectation::{Body, Expectation};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use wire::http1::{ChunkDecoder, Framing, HeadLimits, HeadScan, ResponseParsed, parse_response};
 
-use super::attempt::Progress;
+use super::progress::Progress;
 
 /// Bound of one head.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;

@@ -31,9 +31,9 @@ use wire::http3::frame::{kind, push_frame_head, write_frame};
 use wire::http3::uni::{self, Next, Told, UniReader};
 use wire::http3::{code, qpack};
 
-use super::attempt::Progress;
 use super::grpc;
-use super::http::{Asked, HEAD_BYTES_MAX, USER_AGENT, asked, fields, host};
+use super::http::{Asked, HEAD_BYTES_MAX, asked, fields, host};
+use super::progress::Progress;
 use answer::{Answer, Wanted};
 
 /// Room for one datagram: endpoints are told by the library that no more than 1,472 bytes are taken.
@@ -146,13 +146,7 @@ fn request(check: &HttpCheck, endpoint: &str) -> Result<Vec<u8>, String> {
 /// The frames of a call: its head, and the message that asks.
 fn call(check: &GrpcCheck, endpoint: &str, timeout: Duration) -> Result<Vec<u8>, String> {
     let (host, timeout) = (host(check.host.as_ref(), endpoint)?, grpc::time(timeout));
-    let own = [
-        ("content-type", "application/grpc"),
-        ("te", "trailers"),
-        ("user-agent", USER_AGENT),
-        ("grpc-timeout", timeout.as_str()),
-    ];
-    let mut out = head(["POST", host, HEALTH_PATH], &fields(&check.fields, &own)?);
+    let mut out = head(["POST", host, HEALTH_PATH], &fields(&check.fields, &grpc::own_fields(&timeout))?);
     let message = health_question(&check.name);
     push_frame_head(&mut out, kind::DATA, message.len() as u64);
     out.extend_from_slice(&message);

@@ -4,14 +4,16 @@
 //! the same keeps its schedule and what is known of it; what is gone stops, what is new starts soon.
 
 mod agent;
-pub(crate) mod attempt;
+mod attempt;
 mod grpc;
 mod http;
 mod http2;
 mod http3;
 mod owner;
+pub(crate) mod progress;
 mod schedule;
 mod script;
+mod step;
 mod steps;
 #[cfg(test)]
 mod tests;

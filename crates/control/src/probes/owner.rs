@@ -16,8 +16,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::agent::Agents;
-use super::attempt::Kept;
-use super::steps::{Sequence, Shared, only_version};
+use super::progress::Kept;
+use super::step::{Shared, only_version};
+use super::steps::Sequence;
 use super::ticks::Ticks;
 use super::{PROBES_AT_ONCE_MAX, Reasons, schedule};
 

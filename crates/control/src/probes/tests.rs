@@ -15,7 +15,8 @@ use plan::{HealthState, Plan};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 
-use super::steps::{Sequence, Shared};
+use super::step::Shared;
+use super::steps::Sequence;
 use super::{Probes, Reasons};
 
 /// Long enough for anything on this machine, so that a test fails rather than hangs.

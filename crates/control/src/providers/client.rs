@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use wire::http1::HeadLimits;
 use wire::http1::client::{BadAnswer, ClientRequest, ClientResponse};
 
-use crate::probes::attempt::Io;
+use crate::probes::progress::Io;
 use crate::probes::tls;
 
 /// Bound of one head.

@@ -116,6 +116,7 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
     let plan = worker.plan_of(&connection.registration.handle);
     let Some((_, http)) = plan.http_listener(&connection.registration) else { return Ok(()) };
     let Connection { io, facts, mut watch, received, registration, .. } = connection;
+    let Some(io) = io.into_connection() else { return Ok(()) };
     let now = Instant::now();
     watch.set_bound(None);
     watch.set(now, http.head_timeout);

@@ -1,12 +1,14 @@
-//! HTTP/2 towards endpoints: one stream as a byte stream with a head and trailers ([`Stream`], which is a `MessageStream`), and heads
-//! from and to the types of the `h2` library, which drives those connections. The rules of the crossing are pure and stand in
-//! `wire::crossing`; the connections live in `upstream`. What clients send is carried by [`downstream`], without the library.
+//! HTTP/2 on a socket, on [`wire::http2`]: what the task of a connection and the tasks of its streams share ([`State`]), what waits for
+//! its socket (`output.rs`), and what came of a stream and waits for its exchange (`inbox.rs`). [`downstream`] has what is so only
+//! towards clients, and [`upstream`] what is so only towards endpoints.
 
 pub(crate) mod downstream;
-pub(crate) mod heads;
-mod stream;
+mod inbox;
+mod output;
+mod state;
+mod streams;
+pub(crate) mod upstream;
 pub(crate) mod websocket;
-mod window;
 
-pub(crate) use stream::Stream;
-pub(crate) use window::Taken;
+pub(crate) use inbox::Reset;
+pub(crate) use state::{Happening, State};

@@ -228,12 +228,7 @@ impl Pump {
             if self.reader.is_done() {
                 return Poll::Ready(Ok(()));
             }
-            if self.poll_write_outgoing(cx, to, pool)?.is_pending() {
-                if let Some(stream) = from.message() {
-                    stream.gather(cx);
-                }
-                return Poll::Pending;
-            }
+            ready!(self.poll_write_outgoing(cx, to, pool))?;
             if self.stages.as_ref().is_some_and(|stages| stages.has_more()) {
                 self.pull(pool)?;
                 continue;
@@ -297,9 +292,6 @@ impl Pump {
         while self.outgoing.is_some() {
             let ends = self.closes || self.writer == BodyWriter::Stream && self.trailers.is_none();
             let is_last = ends && self.ended && self.queued.is_empty();
-            if self.writer == BodyWriter::Stream && ready!(self.poll_hand_on(cx, to, is_last))? {
-                continue;
-            }
             let Some(buffer) = &mut self.outgoing else { break };
             while !buffer.is_empty() {
                 let written =
@@ -317,18 +309,6 @@ impl Pump {
             }
         }
         Poll::Ready(Ok(()))
-    }
-
-    /// Gives a stream the buffer as it is. False: it is to be copied.
-    fn poll_hand_on(&mut self, cx: &mut TaskContext<'_>, to: &mut Io, ends: bool) -> Poll<Result<bool, PumpFault>> {
-        let Some(stream) = to.message() else { return Poll::Ready(Ok(false)) };
-        let is_taken = ready!(stream.poll_hand_on(cx, &mut self.outgoing, ends)).map_err(|_| PumpFault::Write)?;
-        if is_taken {
-            self.outgoing = self.take_queued();
-            self.written = true;
-            self.flushed = false;
-        }
-        Poll::Ready(Ok(is_taken))
     }
 
     /// Reads once and encodes what came into `outgoing`.

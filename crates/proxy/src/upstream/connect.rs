@@ -16,6 +16,7 @@ use super::Line;
 use super::opening::Opening;
 use super::pool::UpstreamConnection;
 use super::shared::attempt::Wanted;
+use crate::byte_stream::ByteStream;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::io::Io;
@@ -110,15 +111,15 @@ pub(super) async fn establish(target: Target<'_>, opening: Opening) -> Result<Up
         say(&tcp, &bytes).await.map_err(|_| Fault::ConnectFailed)?;
     }
     let io = match tls {
-        None => Io::Plain(tcp),
+        None => ByteStream::Plain(tcp),
         Some(tls) => {
             let name = tls.name_for(endpoint).ok_or(Fault::UpstreamHandshakeFailed)?;
             // Boxed: a handshake is rare, and its state would make every exchange larger.
             let stream = Box::pin(tls.connector.connect(name, tcp)).await;
-            Io::Connected(Box::new(stream.map_err(|_| Fault::UpstreamHandshakeFailed)?))
+            ByteStream::Connected(Box::new(stream.map_err(|_| Fault::UpstreamHandshakeFailed)?))
         }
     };
-    let mut connection = UpstreamConnection::new(io, Instant::now());
+    let mut connection = UpstreamConnection::new(Io::Connection(io), Instant::now());
     connection.shown = opening.shown;
     Ok(connection)
 }

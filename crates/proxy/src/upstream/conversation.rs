@@ -82,7 +82,9 @@ impl<'p> Conversation<'p> {
                 write_request(&exchange.incoming.head, &how, &mut head);
                 upstream
             }
-            Line::Shared(berth) => stream::begin(exchange, (&endpoint.endpoint, cluster.cluster.tls.is_some()), berth)?,
+            Line::Shared(permit) => {
+                stream::begin(exchange, (&endpoint.endpoint, cluster.cluster.tls.is_some()), permit)?
+            }
         };
         let writer = writer_of(exchange, &upstream.io);
         let mut upload = upload_of(exchange, framing, writer);
@@ -358,8 +360,8 @@ impl<'p> Conversation<'p> {
                 },
             };
             if !(100..200).contains(&exchange.response().status) || parsed.switching {
-                if let Some(berth) = self.upstream.as_ref().and_then(UpstreamConnection::berth) {
-                    berth.note_answer();
+                if let Some(permit) = self.upstream.as_ref().and_then(UpstreamConnection::permit) {
+                    permit.note_answer();
                 }
                 return Poll::Ready(Ok(parsed));
             }
@@ -434,9 +436,9 @@ impl<'p> Conversation<'p> {
 
     /// Why a stream has no response head.
     fn ended_fault(&self, ended: Ended) -> Fault {
-        match (ended, self.upstream.as_ref().and_then(UpstreamConnection::berth)) {
-            (Ended::Refused, Some(berth)) => berth.note_refusal(),
-            (Ended::Reset, Some(berth)) => berth.note_end(),
+        match (ended, self.upstream.as_ref().and_then(UpstreamConnection::permit)) {
+            (Ended::Refused, Some(permit)) => permit.note_refusal(),
+            (Ended::Reset, Some(permit)) => permit.note_end(),
             _ => {}
         }
         match ended {

@@ -8,12 +8,12 @@ pub(crate) mod pool;
 pub(crate) mod shared;
 
 use pool::UpstreamConnection;
-use shared::trunk::Berth;
+use shared::permit::StreamPermit;
 
 /// What a conversation is held on.
 pub(crate) enum Line {
     /// A connection of its own.
     Http1(UpstreamConnection),
     /// A stream, not begun yet, of a connection that others use too.
-    Shared(Box<Berth>),
+    Shared(Box<StreamPermit>),
 }

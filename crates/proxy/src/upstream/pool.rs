@@ -1,4 +1,4 @@
-//! Idle connections to one endpoint, kept by one worker. Those of HTTP/2 and HTTP/3 are in [`Trunks`], idle or not.
+//! Idle connections to one endpoint, kept by one worker. Those of HTTP/2 and HTTP/3 are in [`SharedConnections`], idle or not.
 //!
 //! Last in, first out: the connection used last is the least likely to be closed by the endpoint, and those that a quiet
 //! time does not need age and go. No task waits on an idle connection; the kernel's report of its end is seen when it is
@@ -21,8 +21,9 @@ use plan::cluster::own_tlvs::Tlvs;
 use wire::authentication::Bond;
 
 use super::opening::is_private;
+use super::shared::connections::SharedConnections;
+use super::shared::permit::StreamPermit;
 use super::shared::stream::let_end;
-use super::shared::trunk::{Berth, Trunks};
 use crate::connection::ConnectionFacts;
 use crate::io::Io;
 
@@ -37,23 +38,23 @@ pub(crate) struct UpstreamConnection {
     /// What its PROXY header said of the exchange for which it was made, where that may differ from one to the next.
     pub shown: Option<Box<Tlvs>>,
     /// The connection's own, if `io` is one stream of it.
-    berth: Option<Box<Berth>>,
+    permit: Option<Box<StreamPermit>>,
 }
 
 impl UpstreamConnection {
     pub(crate) fn new(io: Io, now: Instant) -> Self {
-        Self { io, requests: 0, bond: Bond::None, idle_since: now, shown: None, berth: None }
+        Self { io, requests: 0, bond: Bond::None, idle_since: now, shown: None, permit: None }
     }
 
     /// One stream of a connection.
-    pub(super) fn of_stream(io: Io, berth: Box<Berth>, now: Instant) -> Self {
-        let requests = u64::from(berth.was_idle);
-        Self { io, requests, bond: Bond::None, idle_since: now, shown: None, berth: Some(berth) }
+    pub(super) fn of_stream(io: Io, permit: Box<StreamPermit>, now: Instant) -> Self {
+        let requests = u64::from(permit.was_idle);
+        Self { io, requests, bond: Bond::None, idle_since: now, shown: None, permit: Some(permit) }
     }
 
     /// What `io` is a stream of.
-    pub(super) fn berth(&self) -> Option<&Berth> {
-        self.berth.as_deref()
+    pub(super) fn permit(&self) -> Option<&StreamPermit> {
+        self.permit.as_deref()
     }
 
     /// A request begins on it: it is idle no more.
@@ -64,7 +65,7 @@ impl UpstreamConnection {
     /// Whether its end, without a byte of a response, may be the end of an idle connection: it has carried an exchange before, and
     /// the present one began only a moment ago, or the endpoint has said nothing at all since.
     pub(crate) fn may_be_stale(&self) -> bool {
-        let is_silent = || self.berth().is_some_and(Berth::is_forsaken);
+        let is_silent = || self.permit().is_some_and(StreamPermit::is_forsaken);
         self.requests > 0 && (self.idle_since.elapsed() < STALE_WITHIN || is_silent())
     }
 }
@@ -80,7 +81,7 @@ pub(crate) struct Pool {
     owned: Cell<usize>,
     is_retired: Cell<bool>,
     /// If the endpoint may speak HTTP/2 or HTTP/3.
-    pub shared: Option<Rc<Trunks>>,
+    pub shared: Option<Rc<SharedConnections>>,
 }
 
 struct Idle {
@@ -104,7 +105,7 @@ impl Pool {
     pub(crate) fn new(cluster: &snapshot::Cluster) -> Self {
         let (settings, is_private) = (cluster.pool.clone(), is_private(cluster));
         let made = (cluster.socket.clone(), cluster.proxy_protocol.clone());
-        let shared = Trunks::new(&settings);
+        let shared = SharedConnections::new(&settings);
         let (idle, owned, is_retired) = (RefCell::default(), Cell::new(0), Cell::new(false));
         Self { settings, made, is_private, idle, owned, is_retired, shared }
     }
@@ -151,7 +152,7 @@ impl Pool {
 
     /// Keeps a connection after an exchange that ended in good order. The connection of a stream is kept anyway.
     pub(crate) fn give(&self, mut connection: UpstreamConnection, now: Instant, client: &Rc<ConnectionFacts>) {
-        if connection.berth.is_some() {
+        if connection.permit.is_some() {
             return let_end(connection);
         }
         connection.requests += 1;
@@ -196,8 +197,8 @@ impl Pool {
         self.is_retired.set(true);
         self.idle.borrow_mut().clear();
         self.owned.set(0);
-        if let Some(trunks) = &self.shared {
-            trunks.retire();
+        if let Some(connections) = &self.shared {
+            connections.retire();
         }
     }
 
@@ -208,8 +209,8 @@ impl Pool {
             idle.has_owner() && self.is_fresh(&idle.connection, now) && idle.connection.io.is_quiet()
         });
         self.owned.set(idle.iter().filter(|idle| idle.owner.is_some()).count());
-        if let Some(trunks) = &self.shared {
-            trunks.sweep(now);
+        if let Some(connections) = &self.shared {
+            connections.sweep(now);
         }
     }
 

@@ -1,11 +1,12 @@
-//! A client's HTTP/2 connection (RFC 9113) as a state machine without I/O.
+//! An HTTP/2 connection (RFC 9113) as a state machine without I/O, of the role [`Answering`] towards a client or [`Asking`] towards an
+//! endpoint. Frames, fields, windows and ends of streams are the same for both; `answering` and `asking` have what is not.
 //!
 //! ```text
-//!            receive(bytes, a spare head)                 ┌──► Request, Data, Trailers, Reset, Broken, Opened, …
+//!            receive(bytes, a spare head)                 ┌──► Head, Data, Trailers, Reset, Broken, Opened, …
 //! bytes ───► preface ─► heads of frames ─► whole frames ──┤
 //!                                          DATA as it is ─┘
-//!            send_head, push_data_head or send_data, send_trailers, reset, consumed ──┐
-//!            what the rules ask for: acknowledgements, windows, resets, goodbyes ─────┴──► bytes
+//!            send_head or send_request, push_data_head or send_data, send_trailers, reset, consumed ──┐
+//!            what the rules ask for: acknowledgements, windows, resets, goodbyes ─────────────────────┴──► bytes
 //! ```
 //!
 //! Whoever drives it owns it alone, gives it what was read, does what its [`Event`]s say, and writes what it has put into `out`.
@@ -17,26 +18,32 @@
 //! no more than twice what it sends; whoever drives it reads nothing while much waits to be written. Frames of no use and streams
 //! that are thrown away are counted ([`Connection::take_counts`]), for how many there may be in what time is a question of the clock.
 
+mod answering;
+mod asking;
 mod frames;
+mod role;
 mod send;
 mod streams;
 
 use std::ops::Range;
 use std::time::Duration;
 
+use model::Fault;
 use model::fields::Fields;
 use model::limits::{
     HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_ERRORS_MAX, HTTP2_STREAM_WINDOW_BYTES, HTTP2_STREAMS_LEFT_MAX,
     HTTP2_STREAMS_MAX,
 };
-use model::{Fault, RequestHead};
 
 use self::streams::{Incoming, Ours, Outgoing, Standing, Stream, Streams};
-use super::frame::{self, BadFrame, FrameHead, HEAD_BYTES, NUMBER_MAX, PAYLOAD_BYTES_MAX, flag, kind, setting};
+use super::frame::{self, BadFrame, FrameHead, HEAD_BYTES, PAYLOAD_BYTES_MAX, flag, kind};
 use super::hpack::{Decoder, Encoder, Strings, TABLE_BYTES};
 use super::{PREFACE, code};
 use crate::http1::{HeadLimits, RequestParsed};
 
+pub use self::answering::Answering;
+pub use self::asking::{Asking, NotSent, RequestSent};
+pub use self::role::Role;
 pub use self::send::Gone;
 
 /// Every window before it is told otherwise (section 6.9.2).
@@ -51,8 +58,11 @@ const GOODBYE: [u8; 8] = *b"farewell";
 /// Bounds of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of a request head; trailers may be as large.
+    /// Of a head; trailers may be as large.
     pub head: HeadLimits,
+    /// Of a list of fields that is decoded to find that it is too large: as much as `head_bytes_max`, or more. One of four times the size
+    /// ends the connection.
+    pub list_bytes_max: usize,
     /// Streams open at once.
     pub streams_max: u32,
     /// What may be sent on a stream before it is handed on; 65,535 at least.
@@ -70,6 +80,7 @@ impl Limits {
     pub fn new(head: HeadLimits) -> Self {
         Self {
             head,
+            list_bytes_max: head.head_bytes_max,
             streams_max: HTTP2_STREAMS_MAX,
             stream_window_bytes: HTTP2_STREAM_WINDOW_BYTES,
             connection_window_bytes: HTTP2_CONNECTION_WINDOW_BYTES,
@@ -81,22 +92,22 @@ impl Limits {
     /// Largest block of fields as it is sent: of a list that is too large so much is read that it can be answered. No block of a
     /// list that is not takes as much.
     pub fn block_bytes_max(&self) -> usize {
-        4 * self.head.head_bytes_max.max(PAYLOAD_BYTES_MAX as usize)
+        4 * self.list_bytes_max.max(PAYLOAD_BYTES_MAX as usize)
     }
 }
 
 /// What has happened.
 #[derive(Debug)]
-pub enum Event {
+pub enum Event<P = RequestParsed> {
     /// Nothing more: all bytes are used.
     More,
-    /// A client has begun a stream; its head lies in the one that was given. What is wrong with it may be answered. `ends`: there is
-    /// no body.
-    Request {
+    /// A head has come, which lies in the one that was given: of a request, with which a client has begun a stream, or of a response,
+    /// interim or final. What is wrong with it may be answered. `ends`: there is no body.
+    Head {
         /// Which stream.
         stream: u32,
         /// What the head says.
-        parsed: Result<RequestParsed, Fault>,
+        parsed: Result<P, Fault>,
         /// Nothing follows.
         ends: bool,
     },
@@ -117,14 +128,14 @@ pub enum Event {
         /// The trailers.
         fields: Option<Box<Fields>>,
     },
-    /// The client has ended a stream with this code. It is gone.
+    /// The peer has ended a stream with this code. It is gone.
     Reset {
         /// Which stream.
         stream: u32,
         /// Its reason.
         code: u32,
     },
-    /// The client has broken the rules of a stream, which may never have been told of: it was ended with this code, and is gone.
+    /// The peer has broken the rules of a stream, also of one without an event before: it was ended with this code, and is gone.
     Broken {
         /// Which stream.
         stream: u32,
@@ -138,10 +149,12 @@ pub enum Event {
     },
     /// A PING of ours was answered.
     Pong([u8; 8]),
-    /// The client begins no more streams.
+    /// A client begins no more streams; an endpoint takes no more, and will not look at those of ours after the last that it names.
     Goodbye {
         /// Its reason.
         code: u32,
+        /// The last stream of ours that it may look at.
+        last: u32,
     },
 }
 
@@ -214,12 +227,25 @@ enum Leaving {
     Last(u32),
 }
 
+/// What the peer has set.
+#[derive(Clone, Copy, Debug)]
+struct PeerSettings {
+    /// What windows towards it begin with.
+    window: u32,
+    /// Its settings are here.
+    is_known: bool,
+}
+
+/// What [`Connection::receive`] returns.
+type Received<R> = Result<(usize, Event<<R as Role>::Parsed>), u32>;
+
 /// How many bytes are done with, and what has happened; or the code that the connection ends with.
-type Step = Result<(usize, Option<Event>), u32>;
+type Step<R> = Result<(usize, Option<Event<<R as Role>::Parsed>>), u32>;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub struct Connection<R = Answering> {
+    role: R,
     limits: Limits,
     reading: Reading,
     /// What has come of the head of a frame, or of its payload.
@@ -227,14 +253,12 @@ pub struct Connection {
     pending: Option<Pending>,
     decoder: Decoder,
     encoder: Encoder,
-    /// Pseudo-header fields while a head is read.
+    /// Pseudo-header fields while a head is read, or written.
     memory: Vec<u8>,
     streams: Streams,
     incoming: Incoming,
     outgoing: Outgoing,
-    /// What windows towards the client begin with.
-    peer_window: u32,
-    has_settings: bool,
+    peer: PeerSettings,
     leaving: Leaving,
     errors: u32,
     counts: Counts,
@@ -242,37 +266,22 @@ pub struct Connection {
     tick: u32,
 }
 
-impl Connection {
-    /// A new one. Writes our settings, which need not wait for anything (section 3.4).
-    pub fn new(limits: Limits, strings: Strings, out: &mut Vec<u8>) -> Self {
-        let stream_window = limits.stream_window_bytes.clamp(WINDOW_BYTES, NUMBER_MAX);
-        let window = limits.connection_window_bytes.clamp(WINDOW_BYTES, NUMBER_MAX);
-        let limits = Limits { stream_window_bytes: stream_window, connection_window_bytes: window, ..limits };
-        frame::push_settings(
-            out,
-            &[
-                (setting::MAX_CONCURRENT_STREAMS, limits.streams_max),
-                (setting::INITIAL_WINDOW_SIZE, stream_window),
-                (setting::MAX_HEADER_LIST_SIZE, u32::try_from(limits.head.head_bytes_max).unwrap_or(u32::MAX)),
-                (setting::ENABLE_CONNECT_PROTOCOL, 1),
-            ],
-        );
-        if window > WINDOW_BYTES {
-            frame::push_window_update(out, 0, window - WINDOW_BYTES);
-        }
+impl<R: Role> Connection<R> {
+    /// A new one, which has said its settings and how much more than by default may come on all streams together.
+    fn begin(role: R, reading: Reading, limits: Limits, strings: Strings) -> Self {
         Self {
+            role,
             limits,
-            reading: Reading::Preface(0),
+            reading,
             held: Vec::new(),
             pending: None,
             decoder: Decoder::new(TABLE_BYTES),
             encoder: Encoder::new(strings),
             memory: Vec::new(),
             streams: Streams::new(limits.streams_left_max),
-            incoming: Incoming::new(window),
+            incoming: Incoming::new(limits.connection_window_bytes),
             outgoing: Outgoing::new(WINDOW_BYTES),
-            peer_window: WINDOW_BYTES,
-            has_settings: false,
+            peer: PeerSettings { window: WINDOW_BYTES, is_known: false },
             leaving: Leaving::No,
             errors: 0,
             counts: Counts::default(),
@@ -281,12 +290,12 @@ impl Connection {
     }
 
     /// Takes the next bytes, up to the first event: how many are done with, and what has happened. It is to be called again with
-    /// the others until there is [`Event::More`]. The head of a request is put into `head`, which is otherwise left alone or in
+    /// the others until there is [`Event::More`]. A head is put into `head`, which is otherwise left alone or in
     /// disorder. What is to be sent goes to the end of `out`.
     ///
     /// # Errors
     /// The code that the connection ends with. The goodbye that says so is in `out`; what is given from now on is passed over.
-    pub fn receive(&mut self, input: &[u8], head: &mut RequestHead, out: &mut Vec<u8>) -> Result<(usize, Event), u32> {
+    pub fn receive(&mut self, input: &[u8], head: &mut R::Head, out: &mut Vec<u8>) -> Received<R> {
         let mut at = 0;
         loop {
             let (used, event) = match self.step(&input[at..], head, out) {
@@ -315,7 +324,7 @@ impl Connection {
         matches!(self.reading, Reading::Data(Data { left: 0, padding: 0, .. }))
     }
 
-    fn step(&mut self, rest: &[u8], head: &mut RequestHead, out: &mut Vec<u8>) -> Step {
+    fn step(&mut self, rest: &[u8], head: &mut R::Head, out: &mut Vec<u8>) -> Step<R> {
         match self.reading {
             Reading::Preface(seen) => self.take_preface(seen, rest),
             Reading::Head => self.take_head(rest, head, out),
@@ -335,7 +344,7 @@ impl Connection {
     }
 
     /// Section 3.4.
-    fn take_preface(&mut self, seen: usize, rest: &[u8]) -> Step {
+    fn take_preface(&mut self, seen: usize, rest: &[u8]) -> Step<R> {
         let count = rest.len().min(PREFACE.len() - seen);
         if rest[..count] != PREFACE[seen..seen + count] {
             return Err(code::PROTOCOL_ERROR);
@@ -345,7 +354,7 @@ impl Connection {
         Ok((count, None))
     }
 
-    fn take_head(&mut self, rest: &[u8], head: &mut RequestHead, out: &mut Vec<u8>) -> Step {
+    fn take_head(&mut self, rest: &[u8], head: &mut R::Head, out: &mut Vec<u8>) -> Step<R> {
         let (bytes, used) = match rest.first_chunk::<HEAD_BYTES>() {
             Some(bytes) if self.held.is_empty() => (*bytes, HEAD_BYTES),
             _ => {
@@ -362,7 +371,7 @@ impl Connection {
             return Ok((used, Some(self.settle(bad, out)?)));
         }
         if kind::is_unknown(frame.kind) {
-            self.counts.idle += 1;
+            self.note_idle(1);
             self.reading = Reading::skip(frame.length);
             return Ok((used, None));
         }
@@ -388,14 +397,14 @@ impl Connection {
         // Section 6.10: nothing stands between the parts of a block, and no part stands alone.
         let is_in_order = match &self.pending {
             Some(pending) => is_continuation && frame.stream == pending.stream,
-            // Section 3.4: the first are the settings of the client.
-            None if !self.has_settings => frame.kind == kind::SETTINGS && !frame.has(flag::ACK),
+            // Section 3.4: the first are the settings of the peer.
+            None if !self.peer.is_known => frame.kind == kind::SETTINGS && !frame.has(flag::ACK),
             None => !is_continuation,
         };
         if is_in_order { frame.check() } else { Err(BadFrame::Connection(code::PROTOCOL_ERROR)) }
     }
 
-    fn take_payload(&mut self, frame: &FrameHead, rest: &[u8], head: &mut RequestHead, out: &mut Vec<u8>) -> Step {
+    fn take_payload(&mut self, frame: &FrameHead, rest: &[u8], head: &mut R::Head, out: &mut Vec<u8>) -> Step<R> {
         let length = frame.length as usize;
         let count = rest.len().min(length - self.held.len());
         self.held.extend_from_slice(&rest[..count]);
@@ -411,9 +420,9 @@ impl Connection {
         &mut self,
         frame: &FrameHead,
         payload: &[u8],
-        head: &mut RequestHead,
+        head: &mut R::Head,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, u32> {
+    ) -> Result<Option<Event<R::Parsed>>, u32> {
         match self.take_frame(frame, payload, head, out) {
             Ok(event) => Ok(event),
             Err(bad) => self.settle(bad, out).map(Some),
@@ -421,12 +430,12 @@ impl Connection {
     }
 
     /// Ends what is to be ended.
-    fn settle(&mut self, bad: BadFrame, out: &mut Vec<u8>) -> Result<Event, u32> {
+    fn settle(&mut self, bad: BadFrame, out: &mut Vec<u8>) -> Result<Event<R::Parsed>, u32> {
         let (stream, code) = match bad {
             BadFrame::Connection(code) => return Err(code),
             BadFrame::Stream { stream, code } => (stream, code),
         };
-        self.errors += 1;
+        self.errors = self.errors.saturating_add(1);
         if self.errors > self.limits.stream_errors_max {
             return Err(code::ENHANCE_YOUR_CALM);
         }
@@ -437,14 +446,11 @@ impl Connection {
             if self.streams.standing(stream) == Standing::Idle {
                 return Err(code);
             }
+            // Where breaches have no bound of their own, those of streams that are gone must have one.
+            self.note_idle(u32::from(R::IS_ASKING));
             frame::push_reset(out, stream, code);
         }
         Ok(Event::Broken { stream, code })
-    }
-
-    /// Changes the bounds of the heads that are still to come; the client has heard of the first ones.
-    pub fn limit_heads(&mut self, head: HeadLimits) {
-        self.limits.head = head;
     }
 
     /// What was counted since this was last asked.
@@ -457,7 +463,7 @@ impl Connection {
         self.tick = tick;
     }
 
-    /// The client is about to have ended a stream that is open. Who has waited for a while is in no hurry to make room for another, and
+    /// The peer is about to have ended a stream that is open. Who has waited for a while is in no hurry to make room for another, and
     /// the bound of streams bounds how many do.
     fn count_end(&mut self, stream: u32) {
         let tick = self.tick;
@@ -465,9 +471,9 @@ impl Connection {
         self.counts.discarded += u32::from(self.streams.get(stream).is_some_and(is_hasty));
     }
 
-    /// The settings of the client are here.
+    /// The settings of the peer are here.
     pub fn has_settings(&self) -> bool {
-        self.has_settings
+        self.peer.is_known
     }
 
     /// No stream is open.
@@ -475,14 +481,16 @@ impl Connection {
         self.streams.len() == 0
     }
 
-    /// A goodbye was said, with the last stream that is carried.
-    pub fn has_said_last(&self) -> bool {
-        matches!(self.leaving, Leaving::Last(_))
-    }
-
     /// It has ended: what comes is passed over.
     pub fn is_over(&self) -> bool {
         matches!(self.reading, Reading::Nothing)
+    }
+}
+
+/// Gives memory back that is more than is kept between heads.
+fn keep_little(memory: &mut Vec<u8>) {
+    if memory.capacity() > MEMORY_KEPT_BYTES {
+        *memory = Vec::new();
     }
 }
 

@@ -119,7 +119,7 @@ impl FrameHead {
         self.flags & flag != 0
     }
 
-    /// Whether it may begin so, if a client sends it: its length, and whether it speaks of a stream or the connection.
+    /// Whether it may begin so, from either peer: its length, and whether it speaks of a stream or the connection.
     ///
     /// # Errors
     /// Section 6, for each kind.
@@ -137,7 +137,7 @@ impl FrameHead {
             kind::RST_STREAM => (has_stream, self.length == 4),
             kind::SETTINGS if self.has(flag::ACK) => (!has_stream, self.length == 0),
             kind::SETTINGS => (!has_stream, self.length.is_multiple_of(6)),
-            // Section 8.4: a client pushes nothing.
+            // Section 8.4: a client pushes nothing, and we let no endpoint do so.
             kind::PUSH_PROMISE => (false, true),
             kind::PING => (!has_stream, self.length == 8),
             kind::GOAWAY => (!has_stream, self.length >= 8),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderMap, HeaderValue, Method, Response};
 use model::check::{HealthCheck, HealthCheckKind};
 use model::snapshot::{Pem, UpstreamTls};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -12,7 +12,8 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::super::http::HEAD_BYTES_MAX;
-use super::super::steps::{Sequence, Shared};
+use super::super::step::Shared;
+use super::super::steps::Sequence;
 use super::*;
 
 /// Long enough for anything on this machine, so that a test fails rather than hangs.
@@ -216,6 +217,17 @@ async fn a_head_without_end_is_cut_off_at_the_bound() {
     let filler: &'static str = "x".repeat(HEAD_BYTES_MAX).leak();
     let told = verdict(Answer::bare(&[("grpc-status", "0"), ("x-filler", filler)])).await;
     assert!(told.starts_with("this is not HTTP/2, or breaks its rules: "), "{told}");
+}
+
+#[tokio::test]
+async fn frames_and_interim_heads_without_end_are_cut_off() {
+    let flood = |one: &[u8]| -> &'static [u8] { [b"\0\0\0\x04\0\0\0\0\0", &one.repeat(1_000)[..]].concat().leak() };
+    let of = async |one: &[u8]| attempt(raw(flood(one), true).await, &check("")).await;
+    let ping = b"\0\0\x08\x06\0\0\0\0\0pingping";
+    assert_eq!(of(ping).await, Err("floods the connection with useless frames".into()));
+    // `:status: 103` (RFC 7541 appendix A), again and again.
+    let hints = b"\0\0\x05\x01\x04\0\0\0\x01\x08\x03103";
+    assert_eq!(of(hints).await, Err("interim answers (status 103) instead of a final one".into()));
 }
 
 /// An endpoint that speaks TLS with a certificate for `localhost` and these protocols, and the authority behind it.

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
+use h2::RecvStream;
 use http::Response;
 use model::check::{BodyTest, HealthCheck, HealthCheckKind, ResponseTests};
 use model::snapshot::SharedVersion;
@@ -10,7 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use super::super::steps::{Sequence, Shared};
+use super::super::step::Shared;
+use super::super::steps::Sequence;
 use super::*;
 
 /// Long enough for anything on this machine, so that a test fails rather than hangs.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use model::fields::Fields;
 use model::limits::INTERIM_RESPONSES_MAX;
 use model::{Fault, Method, ResponseHead};
 use plan::health::expectation::{Body, Expectation};
@@ -125,8 +124,8 @@ impl<'q> Answer<'q> {
                 self.is_enough = !expectation.needs_body();
             }
             Wanted::Grpc(name) => {
-                grpc::check_head(head.status, value(&head.fields, "content-type"))?;
-                let told = told(&head.fields);
+                grpc::check_head(head.status, grpc::value(&head.fields, "content-type"))?;
+                let told = grpc::told(&head.fields);
                 // An answer of trailers only has its status here.
                 self.is_status_told = told.0.is_some();
                 if self.is_status_told {
@@ -145,7 +144,7 @@ impl<'q> Answer<'q> {
         if let Wanted::Grpc(name) = self.wanted {
             let trailers = read_trailers(self.reader.section(), HEAD_BYTES_MAX, &mut Memory::default());
             let trailers = trailers.map_err(unread)?.unwrap_or_default();
-            grpc::check_status(name, told(&trailers))?;
+            grpc::check_status(name, grpc::told(&trailers))?;
             self.is_status_told = true;
         }
         Ok(())
@@ -195,14 +194,6 @@ impl<'q> Answer<'q> {
         self.is_enough = true;
         Ok(())
     }
-}
-
-fn value<'f>(fields: &'f Fields, name: &str) -> Option<&'f [u8]> {
-    fields.iter().find(|field| field.name.eq_ignore_ascii_case(name.as_bytes())).map(|field| field.value)
-}
-
-fn told(fields: &Fields) -> grpc::Told<'_> {
-    (value(fields, grpc::STATUS), value(fields, grpc::WORDS))
 }
 
 fn unread(bad: BadHead) -> String {

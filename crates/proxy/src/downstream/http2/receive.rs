@@ -15,8 +15,8 @@ use crate::connection::Connection;
 use crate::downstream::goodbye::Phase;
 use crate::downstream::served::Served;
 use crate::exchange::Arrived;
-use crate::http2::downstream::{Happening, Stream};
-use crate::http2::websocket;
+use crate::http2::downstream::Stream;
+use crate::http2::{Happening, websocket};
 use crate::io::Io;
 use crate::message::MessageStream;
 use crate::registry::Registered;
@@ -97,7 +97,7 @@ impl Session<'_> {
             at += used;
             match happening {
                 None => break,
-                Some(Happening::Request { stream, parsed, ends }) => {
+                Some(Happening::Head { stream, parsed, ends }) => {
                     let next = self.worker.take_request();
                     let request = std::mem::replace(&mut incoming, next);
                     self.begin((stream, ends), (request, parsed), now);
@@ -106,8 +106,8 @@ impl Session<'_> {
                 Some(Happening::Broken { code: code::PROTOCOL_ERROR, is_known: false }) => {
                     tell(self.worker, &self.registration.handle, &self.shared.facts, Fault::Http2Error);
                 }
-                Some(Happening::Broken { .. }) => {}
-                Some(Happening::Goodbye) => self.is_forsaken = true,
+                Some(Happening::Broken { .. } | Happening::Pong) => {}
+                Some(Happening::Goodbye { .. }) => self.is_forsaken = true,
             }
         }
         self.worker.give_request(incoming);

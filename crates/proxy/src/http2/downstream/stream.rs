@@ -40,7 +40,7 @@ pub(crate) struct Stream {
 impl Stream {
     /// Takes a stream on that was begun; it `ends` with its head if the request has no body.
     pub(crate) fn open(state: &SharedState, id: u32, ends: bool) -> Self {
-        state.borrow_mut().enter(id, ends);
+        state.borrow_mut().add(id, ends);
         Self { state: state.clone(), id, ours: Ours::Head }
     }
 

@@ -52,8 +52,8 @@ impl<'p> Conversation<'p> {
         }
         match end {
             TunnelEnd::Closed => {
-                if let Some(berth) = upstream.berth() {
-                    berth.note_end();
+                if let Some(permit) = upstream.permit() {
+                    permit.note_end();
                 }
                 // A client that still speaks must not lose what it was told last.
                 Ok(if tunnel.is_up_shut() { Next::Close } else { Next::Linger })

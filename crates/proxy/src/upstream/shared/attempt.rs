@@ -12,8 +12,10 @@ use model::snapshot::Endpoint;
 use model::socket::ClusterSocket;
 use plan::{ClusterPlan, EndpointPlan};
 
+use super::connections::{Found, SharedConnections, Waiting};
 use super::dial::{Dialing, dial};
-use super::trunk::{Berth, Found, Trunks, Waiting};
+use super::permit::StreamPermit;
+use crate::buffer::BufferPool;
 use crate::connection::ConnectionFacts;
 use crate::connection::Next;
 use crate::exchange::Exchange;
@@ -51,10 +53,11 @@ impl Aim {
 /// What is needed to get to an endpoint.
 pub(crate) struct Wanted<'p> {
     worker: usize,
+    buffers: &'p Rc<BufferPool>,
     client: Rc<ConnectionFacts>,
     endpoint: &'p EndpointPlan,
     side: &'p EndpointLocal,
-    trunks: &'p Rc<Trunks>,
+    connections: &'p Rc<SharedConnections>,
     socket: &'p ClusterSocket,
     tls: Option<&'p Arc<UpstreamTlsNow>>,
     outgoing: &'p Rc<Outgoing>,
@@ -86,10 +89,11 @@ impl<'p> Wanted<'p> {
         let cluster = &now.plan.cluster;
         Some(Self {
             worker: exchange.worker.index,
+            buffers: &exchange.worker.buffers,
             client: exchange.connection.facts.clone(),
             endpoint,
             side,
-            trunks: side.pool.shared.as_ref()?,
+            connections: side.pool.shared.as_ref()?,
             socket: &cluster.socket,
             tls: now.tls.as_ref(),
             outgoing: &exchange.worker.outgoing,
@@ -110,16 +114,16 @@ impl<'p> Wanted<'p> {
             return Ok(Line::Http1(kept));
         }
         let serves = match self.aim {
-            _ if self.trunks.shared.is_only => true,
+            _ if self.connections.shared.is_only => true,
             Aim::Message => true,
-            Aim::WebSocket => self.trunks.offers_upgrades() != Some(false),
+            Aim::WebSocket => self.connections.offers_upgrades() != Some(false),
             Aim::Upgrade => false,
         };
         if !serves {
             return Err(Missing::Http1Only);
         }
-        match self.trunks.find(!self.is_fresh) {
-            Found::Berth(berth) => self.take(berth),
+        match self.connections.find(!self.is_fresh) {
+            Found::Permit(permit) => self.take(permit),
             Found::Waiting(waiting) => Err(Missing::Connection(waiting)),
             Found::Dial(waiting, begun) => {
                 let how = Dialing {
@@ -129,26 +133,27 @@ impl<'p> Wanted<'p> {
                     timeout: self.timeout,
                     series: self.side.series.clone(),
                     worker: self.worker,
+                    buffers: self.buffers.clone(),
                     outgoing: self.outgoing.clone(),
                 };
-                dial(self.trunks, begun, how);
+                dial(self.connections, begun, how);
                 Err(Missing::Connection(waiting))
             }
             Found::Http1 => Err(Missing::Http1),
         }
     }
 
-    /// Takes a berth, unless an upgrade is wanted that is only to be had by HTTP/1.1 there. Where nothing else is spoken, the
+    /// Takes a permit, unless an upgrade is wanted that is only to be had by HTTP/1.1 there. Where nothing else is spoken, the
     /// conversation says so.
-    fn take(&self, berth: Box<Berth>) -> Result<Line, Missing> {
-        let serves = self.aim == Aim::Message || self.trunks.shared.is_only || berth.offers_upgrades();
+    fn take(&self, permit: Box<StreamPermit>) -> Result<Line, Missing> {
+        let serves = self.aim == Aim::Message || self.connections.shared.is_only || permit.offers_upgrades();
         if !serves {
             return Err(Missing::Http1Only);
         }
-        if berth.is_reused {
+        if permit.is_reused {
             self.side.series.of(self.worker).reused.add(1);
         }
-        Ok(Line::Shared(berth))
+        Ok(Line::Shared(permit))
     }
 
     /// Waits until there is a line. The caller bounds the time.
@@ -175,7 +180,7 @@ impl<'p> Wanted<'p> {
                 Missing::Http1Only => self.connect_http1(true).await?,
             };
             let next = match got {
-                Some(Line::Shared(berth)) => self.take(berth),
+                Some(Line::Shared(permit)) => self.take(permit),
                 Some(line) => return Ok(line),
                 None => self.at_once(Instant::now()),
             };
@@ -207,13 +212,13 @@ impl<'p> Wanted<'p> {
         }
         let connection = match connected {
             // It speaks HTTP/2, and nothing else.
-            Err(Fault::UpstreamHandshakeFailed) if only && self.trunks.offers_upgrades().is_some() => {
+            Err(Fault::UpstreamHandshakeFailed) if only && self.connections.offers_upgrades().is_some() => {
                 return Err(Fault::UpgradeNotOffered);
             }
             connected => connected?,
         };
         if connection.io.has_chosen_http2() {
-            self.trunks.forget_http1();
+            self.connections.forget_http1();
             return Ok(None);
         }
         Ok(Some(Line::Http1(connection)))

@@ -1,28 +1,22 @@
 //! A connection of HTTP/2 to an endpoint while it lives.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context as TaskContext, Poll, ready};
+use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use h2::client::{Builder, Connection, SendRequest};
-use h2::{Ping, PingPong};
-use model::limits::{
-    UPSTREAM_FRAME_OVERHEAD_BYTES_MAX, UPSTREAM_HEAD_READ_BYTES_MAX, UPSTREAM_STREAM_SEND_BYTES_MAX,
-    UPSTREAM_STREAM_WINDOW_BYTES, UPSTREAM_STREAM_WINDOW_BYTES_MAX, UPSTREAM_STREAMS_LEFT_KEPT,
-    UPSTREAM_STREAMS_LEFT_MAX,
-};
-use plan::trunk::{Step, Window};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use model::limits::{HTTP2_GATHERED_BYTES_MAX, UPSTREAM_STREAM_WINDOW_BYTES, UPSTREAM_STREAM_WINDOW_BYTES_MAX};
+use plan::shared_connection::{Step, Window};
 use tokio::time::Sleep;
+use wire::http2::code;
 
-use super::trunk::{Trunk, Trunks};
-use crate::http2::Taken;
-use crate::io::Io;
+use super::connection::SharedConnection;
+use super::connections::SharedConnections;
+use crate::buffer::BufferPool;
+use crate::byte_stream::ByteStream;
+use crate::http2::upstream::{SharedState, State};
 
 /// Largest window (RFC 9113 section 6.9.1).
 const WINDOW_MAX: u32 = (1 << 31) - 1;
@@ -33,45 +27,44 @@ const PONG_BYTES: u64 = 17;
 const PINGS_IN_SILENCE_MAX: u32 = 2;
 /// How long an endpoint may take to say anything after something has begun on a connection that was at rest, before others go elsewhere.
 const WORD_PATIENCE: Duration = Duration::from_secs(1);
+/// Bytes that wait to be sent before nothing more is read. Bodies leave room below it for the answers that frames of an endpoint ask
+/// for: one that writes before it reads again would otherwise wait for us, and we for it.
+const WAITING_BYTES_MAX: usize = 4 * HTTP2_GATHERED_BYTES_MAX;
+/// Reads of a connection before others get a turn.
+const READS_PER_TURN_MAX: usize = 16;
 
 /// Sends the preface and waits for the endpoint's settings: only they say how many streams it allows, and that it speaks
 /// HTTP/2 at all. `None`: it does not, or has closed.
-pub(super) async fn shake_hands(trunks: &Trunks, io: Io) -> Option<(SendRequest<Bytes>, Box<Driver>)> {
-    let heard = Rc::new(Cell::new(0));
-    let handshake = Builder::new()
-        .enable_push(false)
-        .initial_window_size(UPSTREAM_STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(connection_window(trunks, UPSTREAM_STREAM_WINDOW_BYTES))
-        .data_frame_budget(UPSTREAM_FRAME_OVERHEAD_BYTES_MAX)
-        .max_header_list_size(UPSTREAM_HEAD_READ_BYTES_MAX)
-        .max_send_buffer_size(UPSTREAM_STREAM_SEND_BYTES_MAX)
-        // Guards against clients, and the peer is an endpoint: what still comes for streams that clients have left must
-        // not end the connection of all others.
-        .max_local_error_reset_streams(None)
-        .max_concurrent_reset_streams(UPSTREAM_STREAMS_LEFT_MAX)
-        .reset_stream_duration(UPSTREAM_STREAMS_LEFT_KEPT)
-        // Until the settings have come.
-        .initial_max_send_streams(0)
-        .handshake::<_, Bytes>(Transport { io, heard: heard.clone() });
-    let (sender, mut connection) = handshake.await.ok()?;
-    let pings = connection.ping_pong();
+pub(super) async fn shake_hands(
+    connections: &SharedConnections,
+    io: ByteStream,
+    buffers: Rc<BufferPool>,
+) -> Option<Box<Driver>> {
+    let stream = UPSTREAM_STREAM_WINDOW_BYTES;
+    let windows = (stream, connection_window(connections, stream));
+    let state = poll_once(|cx| Rc::new(RefCell::new(State::new(io, cx.waker(), windows, Instant::now())))).await;
+    let plan = Window::new(stream, UPSTREAM_STREAM_WINDOW_BYTES_MAX);
+    let windows = Windows { plan, asked_at: None };
+    let mut driver = Box::new(Driver { state, buffers, heard_bytes: 0, is_held: false, is_pinged: false, windows });
     let is_ready = poll_fn(|cx| {
-        if Pin::new(&mut connection).poll(cx).is_ready() {
+        if driver.poll_io(cx).is_ready() {
             return Poll::Ready(false);
         }
-        if connection.max_concurrent_send_streams() == 0 { Poll::Pending } else { Poll::Ready(true) }
+        let state = driver.state.borrow();
+        let is_ready = state.core.has_settings() && state.streams_allowed() != Some(0);
+        if is_ready { Poll::Ready(true) } else { Poll::Pending }
     });
-    let windows = Windows {
-        plan: Window::new(UPSTREAM_STREAM_WINDOW_BYTES, UPSTREAM_STREAM_WINDOW_BYTES_MAX),
-        taken: Rc::new(Taken::new(UPSTREAM_STREAM_WINDOW_BYTES)),
-        asked_at: None,
-    };
-    is_ready.await.then(|| (sender, Box::new(Driver { connection, pings, heard, windows })))
+    is_ready.await.then_some(driver)
+}
+
+async fn poll_once<T>(make: impl FnOnce(&TaskContext<'_>) -> T) -> T {
+    let mut make = Some(make);
+    poll_fn(|cx| make.take().map_or(Poll::Pending, |make| Poll::Ready(make(cx)))).await
 }
 
 /// What all streams together may be ahead of their readers, each by so much.
-fn connection_window(trunks: &Trunks, stream: u32) -> u32 {
-    let window = u64::from(stream) * u64::from(trunks.shared.streams_max);
+fn connection_window(connections: &SharedConnections, stream: u32) -> u32 {
+    let window = u64::from(stream) * u64::from(connections.shared.streams_max);
     window.min(u64::from(WINDOW_MAX)) as u32
 }
 
@@ -79,13 +72,12 @@ fn connection_window(trunks: &Trunks, stream: u32) -> u32 {
 /// ends TCP. It is sent once a reader has taken a window, never for small answers, and not any more once an endpoint is known to be near.
 struct Windows {
     plan: Window,
-    taken: Rc<Taken>,
-    /// A PING is under way that measures.
+    /// A PING that measures awaits its answer.
     asked_at: Option<Instant>,
 }
 
 impl Windows {
-    /// Whether a PING is under way for them, which tells as well whether the endpoint is there.
+    /// Whether a PING for them awaits its answer, which also shows that the endpoint is there.
     fn measures(&self) -> bool {
         self.asked_at.is_some()
     }
@@ -96,189 +88,203 @@ impl Windows {
             self.plan.note_round_trip(asked_at.elapsed());
         }
     }
-
-    /// Moves the connection until it has nothing to do, which may be to open windows further. Ready: it has ended.
-    fn poll(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        trunks: &Trunks,
-        (connection, pings): (&mut Connection<Transport, Bytes>, &mut Option<PingPong>),
-    ) -> Poll<()> {
-        loop {
-            if Pin::new(&mut *connection).poll(cx).is_ready() {
-                return Poll::Ready(());
-            }
-            if !self.look(trunks, connection, pings.as_mut()) {
-                return Poll::Pending;
-            }
-        }
-    }
-
-    /// Looks whether readers have taken as much as they may have ahead of them. True: the connection has something to say.
-    fn look(
-        &mut self,
-        trunks: &Trunks,
-        connection: &mut Connection<Transport, Bytes>,
-        pings: Option<&mut PingPong>,
-    ) -> bool {
-        if !self.taken.take_turn() {
-            return false;
-        }
-        let now = Instant::now();
-        let mut plan = self.plan;
-        let step = plan.note_filled(now);
-        if let Step::Grow(bytes) = step {
-            if connection.set_initial_window_size(bytes).is_err() {
-                // The endpoint has not acknowledged those before.
-                return false;
-            }
-            connection.set_target_window_size(connection_window(trunks, bytes));
-            self.taken.set_window(bytes);
-        }
-        self.plan = plan;
-        if step != Step::Rest
-            && self.asked_at.is_none()
-            && let Some(pings) = pings
-            && pings.send_ping(Ping::opaque()).is_ok()
-        {
-            self.asked_at = Some(now);
-        }
-        step != Step::Rest
-    }
 }
 
 /// A connection that is open.
 pub(super) struct Driver {
-    connection: Connection<Transport, Bytes>,
-    pings: Option<PingPong>,
-    heard: Rc<Cell<u64>>,
+    state: SharedState,
+    buffers: Rc<BufferPool>,
+    /// Bytes that came since this was asked last.
+    heard_bytes: u64,
+    /// Nothing more was read, for too much waits to be sent.
+    is_held: bool,
+    /// A PING awaits its answer.
+    is_pinged: bool,
     windows: Windows,
 }
 
 impl Driver {
-    /// What the readers of its responses have taken.
-    pub(super) fn taken(&self) -> &Rc<Taken> {
-        &self.windows.taken
+    /// What its streams share.
+    pub(super) fn state(&self) -> &SharedState {
+        &self.state
     }
 
     /// Until the connection has ended, or the endpoint does not answer any more.
-    pub(super) async fn drive(&mut self, trunks: &Trunks, trunk: &Trunk) {
-        let Self { connection, pings, heard, windows } = self;
-        let (interval, timeout) = (trunks.shared.ping_interval, trunks.shared.ping_timeout);
-        let mut timer: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(interval));
-        let (mut is_asked, mut asked_in_vain) = (false, 0);
-        // What is left of the time to answer when others have begun to go elsewhere.
-        let mut grace = Duration::ZERO;
-        let mut is_ending = false;
-        poll_fn(|cx| {
-            if windows.poll(cx, trunks, (connection, pings)).is_ready() {
+    pub(super) async fn drive(&mut self, connections: &SharedConnections, connection: &SharedConnection) {
+        let interval = connections.shared.ping_interval;
+        let timer = Box::pin(tokio::time::sleep(interval));
+        let mut watch = Watch { timer, is_asked: false, asked_in_vain: 0, grace: Duration::ZERO, is_ending: false };
+        poll_fn(|cx| self.poll(cx, (connections, connection), &mut watch)).await;
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        (connections, connection): (&SharedConnections, &SharedConnection),
+        watch: &mut Watch,
+    ) -> Poll<()> {
+        loop {
+            if self.poll_io(cx).is_ready() {
                 return Poll::Ready(());
             }
-            if !is_ending && trunk.is_over(cx) {
-                // Only last words are left, and an endpoint that does not read would never let them go.
-                is_ending = true;
-                timer.as_mut().reset(tokio::time::Instant::now() + timeout);
+            if !self.look_at_windows(connections) {
+                break;
             }
-            if let Some(pings) = pings.as_mut().filter(|_| is_asked || windows.measures())
-                && pings.poll_pong(cx).is_ready()
-            {
-                is_asked = false;
-                windows.note_pong();
+        }
+        if self.state.borrow().streams_allowed().is_none() {
+            connection.close();
+        }
+        let timeout = connections.shared.ping_timeout;
+        if !watch.is_ending && connection.is_over(cx) {
+            // Only last words are left, and an endpoint that does not read would never let them go.
+            watch.is_ending = true;
+            self.state.borrow_mut().abort(code::NO_ERROR);
+            watch.timer.as_mut().reset(tokio::time::Instant::now() + timeout);
+        }
+        if watch.is_ending && self.state.borrow_mut().output.poll_end(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        if self.state.borrow_mut().take_pong() {
+            self.is_pinged = false;
+            watch.is_asked = false;
+            self.windows.note_pong();
+        }
+        connection.doubt(connection.is_doubtful() && self.heard_bytes == 0);
+        if connection.take_rest() && !(watch.is_asked || watch.is_ending) && watch.asked_in_vain < PINGS_IN_SILENCE_MAX
+        {
+            // What came before says nothing of now.
+            self.heard_bytes = 0;
+            watch.asked_in_vain += 1;
+            watch.is_asked = self.ask();
+            watch.grace = timeout.saturating_sub(WORD_PATIENCE);
+            watch.timer.as_mut().reset(tokio::time::Instant::now() + (timeout - watch.grace));
+        }
+        while watch.timer.as_mut().poll(cx).is_ready() {
+            if watch.is_ending || self.note_time(connections, connection, watch) {
+                return Poll::Ready(());
             }
-            trunk.doubt(trunk.is_doubtful() && heard.get() == 0);
-            if trunk.take_rest()
-                && !(is_asked || is_ending)
-                && asked_in_vain < PINGS_IN_SILENCE_MAX
-                && let Some(pings) = pings.as_mut()
-            {
-                // What came before says nothing of now.
-                heard.set(0);
-                asked_in_vain += 1;
-                is_asked = windows.measures() || ask(pings, cx);
-                grace = timeout.saturating_sub(WORD_PATIENCE);
-                timer.as_mut().reset(tokio::time::Instant::now() + (timeout - grace));
-            }
-            while timer.as_mut().poll(cx).is_ready() {
-                if is_ending {
-                    return Poll::Ready(());
-                }
-                let heard_bytes = heard.take();
-                let has_spoken = heard_bytes > 0;
-                let left = std::mem::take(&mut grace);
-                if is_asked && !has_spoken {
-                    if left.is_zero() {
-                        trunk.note_silence();
-                        return Poll::Ready(());
-                    }
-                    trunk.doubt(true);
-                    timer.as_mut().reset(tokio::time::Instant::now() + left);
-                    continue;
-                }
-                if heard_bytes > PONG_BYTES {
-                    asked_in_vain = 0;
-                }
-                if !trunk.is_busy() && !trunks.keeps_idle() {
-                    trunk.close();
-                }
-                let asks = !has_spoken && trunk.is_busy() && asked_in_vain < PINGS_IN_SILENCE_MAX;
-                if asks && let Some(pings) = pings.as_mut() {
-                    asked_in_vain += 1;
-                    is_asked = windows.measures() || ask(pings, cx);
-                }
-                let after = if is_asked { timeout } else { interval };
-                timer.as_mut().reset(tokio::time::Instant::now() + after);
-            }
-            Poll::Pending
-        })
-        .await;
-    }
-}
-
-/// Sends a PING. Whether it waits for its answer.
-fn ask(pings: &mut PingPong, cx: &mut TaskContext<'_>) -> bool {
-    pings.send_ping(Ping::opaque()).is_ok() && pings.poll_pong(cx).is_pending()
-}
-
-/// Bytes for an HTTP/2 connection, which notes when the endpoint has said something.
-struct Transport {
-    io: Io,
-    heard: Rc<Cell<u64>>,
-}
-
-impl AsyncRead for Transport {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut TaskContext<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = into.filled().len();
-        ready!(this.io.poll_read_buf(cx, into))?;
-        // The end is heard of too.
-        let count = into.filled().len() - before;
-        this.heard.set(this.heard.get() + count.max(1) as u64);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Transport {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut TaskContext<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.get_mut().io.poll_write(cx, bytes)
+        }
+        self.poll_send(cx)
     }
 
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut TaskContext<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.get_mut().io.poll_write_vectored(cx, slices)
+    /// The timer rang, and is set again. True: the endpoint does not answer any more.
+    fn note_time(&mut self, connections: &SharedConnections, connection: &SharedConnection, watch: &mut Watch) -> bool {
+        let heard_bytes = std::mem::take(&mut self.heard_bytes);
+        let has_spoken = heard_bytes > 0;
+        let left = std::mem::take(&mut watch.grace);
+        if watch.is_asked && !has_spoken {
+            if left.is_zero() {
+                connection.note_silence();
+                return true;
+            }
+            connection.doubt(true);
+            watch.timer.as_mut().reset(tokio::time::Instant::now() + left);
+            return false;
+        }
+        if heard_bytes > PONG_BYTES {
+            watch.asked_in_vain = 0;
+        }
+        if !connection.is_busy() && !connections.keeps_idle() {
+            connection.close();
+        }
+        if !has_spoken && connection.is_busy() && watch.asked_in_vain < PINGS_IN_SILENCE_MAX {
+            watch.asked_in_vain += 1;
+            watch.is_asked = self.ask();
+        }
+        let (interval, timeout) = (connections.shared.ping_interval, connections.shared.ping_timeout);
+        let after = if watch.is_asked { timeout } else { interval };
+        watch.timer.as_mut().reset(tokio::time::Instant::now() + after);
+        false
     }
 
-    fn is_write_vectored(&self) -> bool {
+    /// Asks whether the endpoint is there, unless a PING that measures awaits its answer. Returns whether an answer is awaited.
+    fn ask(&mut self) -> bool {
+        self.windows.measures() || self.ping()
+    }
+
+    /// Sends a PING, unless one awaits its answer.
+    fn ping(&mut self) -> bool {
+        if std::mem::replace(&mut self.is_pinged, true) {
+            return false;
+        }
+        self.state.borrow_mut().ping();
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().io.poll_flush(cx)
+    /// Looks whether readers have taken as much as they may have ahead of them. True: there is something to say.
+    fn look_at_windows(&mut self, connections: &SharedConnections) -> bool {
+        if !self.state.borrow_mut().peer.taken.take_turn() {
+            return false;
+        }
+        let now = Instant::now();
+        let step = self.windows.plan.note_filled(now);
+        if let Step::Grow(bytes) = step {
+            self.state.borrow_mut().grow_windows(bytes, connection_window(connections, bytes));
+        }
+        if step != Step::Rest && !self.windows.measures() && self.ping() {
+            self.windows.asked_at = Some(now);
+        }
+        step != Step::Rest
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().io.poll_shutdown(cx)
+    /// Sends what waits, and reads what is here as long as not too much waits. Ready: the connection has ended.
+    fn poll_io(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        if self.poll_send(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let received = self.receive(cx);
+        // Why a connection ends is said if that can be done at once.
+        if self.poll_send(cx).is_ready() || received.is_ready() {
+            return Poll::Ready(());
+        }
+        if std::mem::take(&mut self.is_held) && self.state.borrow().output.waiting_bytes() < WAITING_BYTES_MAX {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
     }
+
+    fn poll_send(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        match self.state.borrow_mut().poll_send(cx) {
+            Poll::Ready(Err(_)) => Poll::Ready(()),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn receive(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        for _ in 0..READS_PER_TURN_MAX {
+            let mut state = self.state.borrow_mut();
+            if state.output.waiting_bytes() >= WAITING_BYTES_MAX {
+                self.is_held = true;
+                return Poll::Pending;
+            }
+            let Poll::Ready(read) = state.output.poll_read(cx, &self.buffers) else { return Poll::Pending };
+            // The end is heard of too.
+            self.heard_bytes += read.as_ref().map_or(1, |buffer| buffer.len() as u64);
+            let Some(buffer) = read else { return Poll::Ready(()) };
+            let taken = state.take_in(buffer.data());
+            self.buffers.give(buffer);
+            if taken.is_err() {
+                return Poll::Ready(());
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Streams that are left see that their connection is gone.
+        self.state.borrow_mut().let_go();
+    }
+}
+
+/// When the endpoint is asked whether it is there, and how long its answer may take.
+struct Watch {
+    timer: Pin<Box<Sleep>>,
+    is_asked: bool,
+    asked_in_vain: u32,
+    /// What is left of the time to answer when others have begun to go elsewhere.
+    grace: Duration,
+    is_ending: bool,
 }

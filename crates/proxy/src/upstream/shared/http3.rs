@@ -18,8 +18,9 @@ use tokio::time::Sleep;
 use wire::http2::Allowance;
 use wire::http3::code;
 
+use super::connection::SharedConnection;
+use super::connections::SharedConnections;
 use super::dial::{Dialing, dial_beside};
-use super::trunk::{Trunk, Trunks};
 use crate::http3::{Control, Counts, Lost, Quic, outgoing_transport};
 
 /// How long an endpoint may take at least to answer when the network says that it is not there.
@@ -132,14 +133,14 @@ struct Asked {
 ///
 /// # Errors
 /// [`Fault::ConnectFailed`] or [`Fault::UpstreamHandshakeFailed`].
-pub(super) async fn open(trunks: &Trunks, how: &Dialing) -> Result<Box<Driver>, Fault> {
+pub(super) async fn open(connections: &SharedConnections, how: &Dialing) -> Result<Box<Driver>, Fault> {
     let tls = how.tls.as_ref().ok_or(Fault::UpstreamHandshakeFailed)?;
     let crypto = tls.quic.clone().ok_or(Fault::UpstreamHandshakeFailed)?;
     let name = tls.name_for(&how.endpoint).ok_or(Fault::UpstreamHandshakeFailed)?;
     let Address::Ip(address) = how.endpoint.address else { return Err(Fault::ConnectFailed) };
     let mut config = ClientConfig::new(crypto);
     config
-        .transport_config(Arc::new(outgoing_transport(&trunks.shared, trunks.idle_timeout())))
+        .transport_config(Arc::new(outgoing_transport(&connections.shared, connections.idle_timeout())))
         // What proves an address was given by one endpoint, and the name may be that of many.
         .token_store(Arc::new(NoneTokenStore));
     let socket = how.outgoing.socket(address, &how.socket).map_err(|_| Fault::ConnectFailed)?;
@@ -212,28 +213,33 @@ impl Driver {
     }
 
     /// Until the connection has ended, or the endpoint does not answer any more.
-    pub(super) async fn drive(&mut self, trunks: &Rc<Trunks>, trunk: &Rc<Trunk>, how: &Rc<Dialing>) {
-        let mut timer: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(trunks.shared.ping_interval));
+    pub(super) async fn drive(
+        &mut self,
+        connections: &Rc<SharedConnections>,
+        connection: &Rc<SharedConnection>,
+        how: &Rc<Dialing>,
+    ) {
+        let mut timer: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(connections.shared.ping_interval));
         poll_fn(|cx| {
             let quic = self.session.quic.clone();
             quic.wait(cx);
             self.converse(cx);
             if quic.lost().is_some() {
                 // First, so that nobody is sent there when the streams under way are told.
-                trunks.forget(trunk);
+                connections.forget(connection);
                 return Poll::Ready(());
             }
-            if self.session.is_left.get() && !trunk.is_closed() {
-                trunk.close();
+            if self.session.is_left.get() && !connection.is_closed() {
+                connection.close();
             }
-            if trunk.is_over(cx) {
+            if connection.is_over(cx) {
                 return Poll::Ready(());
             }
             // No goodbye of ours (RFC 9114 section 5.2): it would tell of pushes, and none were ever wanted. An endpoint may end a connection
             // at its word, before the last requests have arrived there.
-            trunks.hand_out(trunk, None);
+            connections.hand_out(connection, None);
             if quic.take_doubt() {
-                let patience = trunks.shared.ping_timeout.min(DOUBT_PATIENCE.max(quic.rtt() * 4));
+                let patience = connections.shared.ping_timeout.min(DOUBT_PATIENCE.max(quic.rtt() * 4));
                 let after = self.ask(patience);
                 timer.as_mut().reset(tokio::time::Instant::now() + after);
             }
@@ -244,11 +250,11 @@ impl Driver {
                 }
             }
             while timer.as_mut().poll(cx).is_ready() {
-                if !trunk.is_busy() && !trunks.keeps_idle() {
-                    trunk.close();
+                if !connection.is_busy() && !connections.keeps_idle() {
+                    connection.close();
                 }
-                let Some(after) = self.look_after(trunk.is_busy(), (trunks, how)) else {
-                    trunks.forget(trunk);
+                let Some(after) = self.look_after(connection.is_busy(), (connections, how)) else {
+                    connections.forget(connection);
                     return Poll::Ready(());
                 };
                 timer.as_mut().reset(tokio::time::Instant::now() + after);
@@ -256,7 +262,7 @@ impl Driver {
             Poll::Pending
         })
         .await;
-        trunks.forget(trunk);
+        connections.forget(connection);
     }
 
     /// Asks the endpoint whether it is there. How long to wait for its answer; who asks again waits no longer than before.
@@ -276,8 +282,12 @@ impl Driver {
     }
 
     /// Asks an endpoint that is silent whether it is there: when to look again. `None`: it has not answered.
-    fn look_after(&mut self, is_busy: bool, (trunks, how): (&Rc<Trunks>, &Rc<Dialing>)) -> Option<Duration> {
-        let (interval, timeout) = (trunks.shared.ping_interval, trunks.shared.ping_timeout);
+    fn look_after(
+        &mut self,
+        is_busy: bool,
+        (connections, how): (&Rc<SharedConnections>, &Rc<Dialing>),
+    ) -> Option<Duration> {
+        let (interval, timeout) = (connections.shared.ping_interval, connections.shared.ping_timeout);
         let (now, heard_at) = (Instant::now(), self.session.quic.heard_at());
         if self.asked.take_if(|asked| heard_at > asked.at).is_some() {
             self.session.doubted_at.set(None);
@@ -296,7 +306,7 @@ impl Driver {
             self.ask(timeout);
         }
         let next = match self.asked {
-            Some(asked) => self.wait_for_answer(asked, now, (trunks, how))?,
+            Some(asked) => self.wait_for_answer(asked, now, (connections, how))?,
             None if is_busy => interval - silence,
             None => interval,
         };
@@ -310,7 +320,7 @@ impl Driver {
         &self,
         asked: Asked,
         now: Instant,
-        (trunks, how): (&Rc<Trunks>, &Rc<Dialing>),
+        (connections, how): (&Rc<SharedConnections>, &Rc<Dialing>),
     ) -> Option<Duration> {
         if now >= asked.until {
             return None;
@@ -320,13 +330,13 @@ impl Driver {
             return Some(left);
         }
         let (waited, patience) = (now.saturating_duration_since(asked.at), self.word_patience());
-        let takes_others = trunks.has_made_any_since(asked.at);
+        let takes_others = connections.has_made_any_since(asked.at);
         if takes_others && waited >= 2 * patience {
             self.session.quic.set_forsaken(true);
             return Some(left);
         }
         if !takes_others && waited >= patience {
-            dial_beside(trunks, how);
+            dial_beside(connections, how);
         }
         Some(left.min(patience))
     }

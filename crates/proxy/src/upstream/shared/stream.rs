@@ -9,12 +9,15 @@ use model::snapshot::Endpoint;
 use model::{Fault, RequestHead};
 use wire::crossing;
 use wire::http1::{Framing, HeadLimits, ResponseParsed};
+use wire::http2::code::REFUSED_STREAM;
+use wire::http2::connection::{NotSent, RequestSent};
 use wire::http3::code;
 use wire::http3::message::{self, BadHead};
 
-use super::trunk::{Berth, Start};
+use super::connection::Start;
+use super::permit::StreamPermit;
 use crate::exchange::Exchange;
-use crate::http2::{self, heads, websocket};
+use crate::http2::{Reset, upstream, websocket};
 use crate::http3::{self, NoHead};
 use crate::io::Io;
 use crate::message::MessageStream;
@@ -28,38 +31,37 @@ use crate::upstream::pool::UpstreamConnection;
 pub(crate) fn begin(
     exchange: &Exchange<'_>,
     (endpoint, is_https): (&Endpoint, bool),
-    berth: Box<Berth>,
+    permit: Box<StreamPermit>,
 ) -> Result<UpstreamConnection, Fault> {
-    let message = match berth.is_http3() {
-        true => begin_http3(exchange, endpoint, &berth)?,
-        false => begin_http2(exchange, (endpoint, is_https), &berth)?,
+    let message = match permit.is_http3() {
+        true => begin_http3(exchange, endpoint, &permit)?,
+        false => begin_http2(exchange, (endpoint, is_https), &permit)?,
     };
-    Ok(UpstreamConnection::of_stream(Io::Stream(Box::new(message)), berth, exchange.told.now))
+    Ok(UpstreamConnection::of_stream(Io::Stream(Box::new(message)), permit, exchange.told.now))
 }
 
 fn begin_http2(
     exchange: &Exchange<'_>,
     (endpoint, is_https): (&Endpoint, bool),
-    berth: &Berth,
+    permit: &StreamPermit,
 ) -> Result<MessageStream, Fault> {
-    let framing = exchange.framing_for_endpoint();
-    let host = (endpoint.name.as_str(), is_https);
-    let head = &exchange.incoming.head;
-    let request = match exchange.wants_upgrade() {
-        false => heads::of_request(head, framing, host)?,
-        true => {
-            check_websocket(head, berth)?;
-            heads::of_websocket(head, host)?
-        }
+    let (head, is_websocket) = (&exchange.incoming.head, exchange.wants_upgrade());
+    if is_websocket {
+        check_websocket(head, permit)?;
+    }
+    let how = RequestSent {
+        framing: if is_websocket { Framing::None } else { exchange.framing_for_endpoint() },
+        is_https,
+        is_websocket,
+        host_fallback: endpoint.name.as_bytes(),
+        ends: is_whole(exchange),
     };
-    let is_whole = is_whole(exchange);
-    let Start::Http2(mut sender, taken) = berth.begin()? else { return Err(Fault::StreamRefused) };
-    let sent = sender.send_request(request, is_whole);
-    let (response, send) = sent.map_err(|error| match error.is_go_away() || error.is_io() {
-        true => Fault::StreamRefused,
-        false => Fault::SendFailed,
+    let Start::Http2(state) = permit.begin()? else { return Err(Fault::StreamRefused) };
+    let stream = upstream::Stream::begin(state, head, &how).map_err(|not_sent| match not_sent {
+        NotSent::NoRoom => Fault::StreamRefused,
+        NotSent::BadAuthority => Fault::BadRequest,
     })?;
-    Ok(MessageStream::Http2(http2::Stream::requested(send, response, is_whole, taken)))
+    Ok(MessageStream::Http2(stream))
 }
 
 /// Whether a request ends with its head.
@@ -67,13 +69,13 @@ fn is_whole(exchange: &Exchange<'_>) -> bool {
     matches!(exchange.request.framing, Framing::None | Framing::Length(0)) && !exchange.wants_upgrade()
 }
 
-fn begin_http3(exchange: &Exchange<'_>, endpoint: &Endpoint, berth: &Berth) -> Result<MessageStream, Fault> {
+fn begin_http3(exchange: &Exchange<'_>, endpoint: &Endpoint, permit: &StreamPermit) -> Result<MessageStream, Fault> {
     let (head, is_websocket) = (&exchange.incoming.head, exchange.wants_upgrade());
     if is_websocket {
-        check_websocket(head, berth)?;
+        check_websocket(head, permit)?;
     }
     let how = (if is_websocket { Framing::None } else { exchange.framing_for_endpoint() }, is_websocket);
-    let Start::Http3(session, id) = berth.begin()? else { return Err(Fault::StreamRefused) };
+    let Start::Http3(session, id) = permit.begin()? else { return Err(Fault::StreamRefused) };
     if session.head_bytes_max.get() < crossing::request_bytes(head) as u64 {
         session.give_up(id);
         return Err(Fault::HeadTooLarge);
@@ -86,10 +88,10 @@ fn begin_http3(exchange: &Exchange<'_>, endpoint: &Endpoint, berth: &Berth) -> R
 }
 
 /// It is we who would say that the key was read, and the endpoint that must know what is asked for.
-fn check_websocket(head: &RequestHead, berth: &Berth) -> Result<(), Fault> {
+fn check_websocket(head: &RequestHead, permit: &StreamPermit) -> Result<(), Fault> {
     match websocket::has_key(head) {
         false => Err(Fault::BadRequest),
-        true if !berth.offers_upgrades() => Err(Fault::UpgradeNotOffered),
+        true if !permit.offers_upgrades() => Err(Fault::UpgradeNotOffered),
         true => Ok(()),
     }
 }
@@ -103,14 +105,14 @@ pub(crate) fn poll_head(
     exchange: &mut Exchange<'_>,
     stream: &mut MessageStream,
 ) -> Poll<Result<ResponseParsed, Ended>> {
-    let limits = HeadLimits::default();
     let method = exchange.incoming.head.method;
     let (mut parsed, ends) = match stream {
         // No endpoint answers on a client's stream.
         MessageStream::Client(_) => return Poll::Pending,
         MessageStream::Http2(stream) => {
-            let (parts, ends) = ready!(stream.poll_head(cx)).map_err(|error| Ended::of(&error))?;
-            let parsed = heads::read_response(&parts, (method, &limits, ends), exchange.response());
+            let worker = exchange.worker;
+            let head = exchange.response.get_or_insert_with(|| worker.take_response());
+            let (parsed, ends) = ready!(stream.poll_head(cx, head)).map_err(Ended::of_http2)?;
             (parsed.map_err(Ended::Malformed)?, ends)
         }
         MessageStream::Http3(stream) => {
@@ -118,7 +120,8 @@ pub(crate) fn poll_head(
             let worker = exchange.worker;
             let mut memory = worker.sections.borrow_mut();
             let head = exchange.response();
-            let parsed = message::read_response(stream.section(), (method, &limits, ends), &mut memory, head);
+            let parsed =
+                message::read_response(stream.section(), (method, &HeadLimits::default(), ends), &mut memory, head);
             let parsed = parsed.map_err(|bad| refuse(stream, bad))?;
             if !(100..200).contains(&head.status) {
                 stream.begin_body();
@@ -168,8 +171,8 @@ fn poll_end(cx: &mut TaskContext<'_>, connection: &mut UpstreamConnection) -> Po
         stream.take_trailers();
     }
     let is_good = stream.is_over();
-    if let Some(berth) = connection.berth().filter(|_| is_good) {
-        berth.note_end();
+    if let Some(permit) = connection.permit().filter(|_| is_good) {
+        permit.note_end();
     }
     Poll::Ready(())
 }
@@ -197,16 +200,12 @@ impl Ended {
         }
     }
 
-    fn of(error: &h2::Error) -> Self {
-        if error.is_go_away() && error.is_remote() {
-            // Only streams beyond the last that a goodbye lets in are told of it this way.
-            return Self::Refused;
-        }
-        match error.reason() {
-            Some(h2::Reason::REFUSED_STREAM) if error.is_remote() => Self::Refused,
-            Some(_) if error.is_reset() && error.is_remote() => Self::Reset,
-            Some(_) if error.is_reset() => Self::Malformed(Fault::BadResponse),
-            _ => Self::Closed,
+    fn of_http2(torn: Option<Reset>) -> Self {
+        match torn {
+            Some(Reset::ByPeer(REFUSED_STREAM)) => Self::Refused,
+            Some(Reset::ByPeer(_)) => Self::Reset,
+            Some(Reset::Broken) => Self::Malformed(Fault::BadResponse),
+            None => Self::Closed,
         }
     }
 }

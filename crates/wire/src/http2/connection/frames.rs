@@ -1,35 +1,31 @@
 //! What each frame does (RFC 9113 section 6).
 
 use model::fields::Fields;
-use model::{Fault, RequestHead, Version};
 
 use super::super::frame::{
     self, BadFrame, FrameHead, NUMBER_MAX, PAYLOAD_BYTES_MAX, block_of, check_priority, flag, kind, number, setting,
 };
 use super::super::hpack::{BadBlock, Decoded};
 use super::super::{WINDOW_STEP_MIN, code};
-use super::streams::{Incoming, Ours, Outgoing, Standing, Stream};
-use super::{CONTINUATIONS_MAX, Connection, Data, Event, GOODBYE, Leaving, MEMORY_KEPT_BYTES, Pending, Reading};
-use crate::crossing::{self, BadRequest, Gather};
-use crate::http1::{Framing, RequestParsed};
+use super::role::{Role, Taken};
+use super::streams::{Outgoing, Standing};
+use super::{CONTINUATIONS_MAX, Connection, Data, Event, GOODBYE, Leaving, Pending, Reading};
+use crate::crossing::{self, FIELD_OVERHEAD_BYTES};
 
 /// Largest payload that a peer may say it takes (section 6.5.2).
 const FRAME_SIZE_MAX: u32 = 0x00ff_ffff;
 
-const PROTOCOL_ERROR: BadFrame = BadFrame::Connection(code::PROTOCOL_ERROR);
+pub(super) const PROTOCOL_ERROR: BadFrame = BadFrame::Connection(code::PROTOCOL_ERROR);
 
-/// What a frame has led to.
-type Taken = Result<Option<Event>, BadFrame>;
-
-impl Connection {
+impl<R: Role> Connection<R> {
     /// Handles a frame that is whole and is not DATA.
     pub(super) fn take_frame(
         &mut self,
         frame: &FrameHead,
         payload: &[u8],
-        head: &mut RequestHead,
+        head: &mut R::Head,
         out: &mut Vec<u8>,
-    ) -> Taken {
+    ) -> Taken<R> {
         match frame.kind {
             kind::HEADERS => {
                 let block = block_of(frame, payload)?;
@@ -42,16 +38,18 @@ impl Connection {
             }
             kind::CONTINUATION => self.take_continuation(frame, payload, head, out),
             kind::PRIORITY => {
-                self.counts.idle += 1;
+                self.note_idle(1);
                 check_priority(frame, payload).map(|()| None)
             }
             kind::RST_STREAM => self.take_reset(frame.stream, number(payload)),
             kind::SETTINGS => self.take_settings(frame, payload, out),
             kind::PING => self.take_ping(frame, payload, out),
             kind::GOAWAY => {
-                self.counts.idle += 1;
+                self.note_idle(1);
                 // Section 6.8: its number speaks of streams that we would begin.
-                Ok(Some(Event::Goodbye { code: payload.get(4..).map_or(0, number) }))
+                let last = number(payload) & NUMBER_MAX;
+                R::take_goodbye(self, last);
+                Ok(Some(Event::Goodbye { code: payload.get(4..).map_or(0, number), last }))
             }
             kind::WINDOW_UPDATE => self.take_step(frame.stream, number(payload) & NUMBER_MAX),
             _ => Ok(None),
@@ -62,12 +60,12 @@ impl Connection {
         &mut self,
         frame: &FrameHead,
         payload: &[u8],
-        head: &mut RequestHead,
+        head: &mut R::Head,
         out: &mut Vec<u8>,
-    ) -> Taken {
+    ) -> Taken<R> {
         let Some(mut pending) = self.pending.take() else { return Err(PROTOCOL_ERROR) };
         pending.frames += 1;
-        self.counts.idle += u32::from(payload.is_empty());
+        self.note_idle(u32::from(payload.is_empty()));
         let is_too_long = pending.block.len() + payload.len() > self.limits.block_bytes_max();
         if is_too_long || pending.frames > CONTINUATIONS_MAX {
             return Err(BadFrame::Connection(code::ENHANCE_YOUR_CALM));
@@ -85,27 +83,35 @@ impl Connection {
         &mut self,
         (stream, ends): (u32, bool),
         block: &[u8],
-        head: &mut RequestHead,
+        head: &mut R::Head,
         out: &mut Vec<u8>,
-    ) -> Taken {
+    ) -> Taken<R> {
         if let Some(open) = self.streams.get(stream) {
             if open.has_peer_ended {
                 self.pass_over(block)?;
                 return Err(BadFrame::Stream { stream, code: code::STREAM_CLOSED });
             }
-            return self.take_trailers((stream, ends), block);
+            return match open.awaits {
+                Some(_) => R::take_head(self, (stream, ends), block, head),
+                None => self.take_trailers((stream, ends), block),
+            };
         }
         match self.streams.standing(stream) {
-            Standing::Idle if stream.is_multiple_of(2) => return Err(PROTOCOL_ERROR),
+            Standing::Idle if stream.is_multiple_of(2) || R::IS_ASKING => return Err(PROTOCOL_ERROR),
             Standing::Idle => self.streams.advance(stream),
             Standing::Left => {
                 // No more than one block of trailers is due.
-                self.counts.idle += u32::from(!ends);
+                self.note_idle(u32::from(!ends));
                 self.pass_over(block)?;
                 if ends {
                     self.streams.forget_left(stream);
                 }
                 return Ok(None);
+            }
+            Standing::Ended | Standing::Skipped if R::IS_ASKING => {
+                // We may have left it, and too long ago to know.
+                self.pass_over(block)?;
+                return Err(BadFrame::Stream { stream, code: code::STREAM_CLOSED });
             }
             // Section 5.1: nothing follows an end. Section 5.1.1: numbers rise.
             Standing::Ended => return Err(BadFrame::Connection(code::STREAM_CLOSED)),
@@ -115,57 +121,24 @@ impl Connection {
         if is_too_late || self.streams.len() >= self.limits.streams_max as usize {
             self.pass_over(block)?;
             self.streams.leave(stream, ends);
-            self.counts.idle += 1;
+            self.note_idle(1);
             // Section 5.1.2. It may be sent again, as those may be that a goodbye left out (section 8.7).
             frame::push_reset(out, stream, code::REFUSED_STREAM);
             return Ok(None);
         }
-        self.take_request((stream, ends), block, head)
-    }
-
-    fn take_request(&mut self, (stream, ends): (u32, bool), block: &[u8], head: &mut RequestHead) -> Taken {
-        let mut opened = Stream {
-            id: stream,
-            incoming: Incoming::new(self.limits.stream_window_bytes),
-            outgoing: Outgoing::new(self.peer_window),
-            length_left: None,
-            has_peer_ended: ends,
-            ours: Ours::Head,
-            begun: self.tick,
-        };
-        let Self { decoder, memory, limits, streams, .. } = self;
-        let mut gather = Gather::new(head, memory, Version::Http2);
-        let decoded = decoder.decode(block, limits.head.head_bytes_max, |name, value| gather.field(name, value));
-        let parsed = match decoded.map_err(undecodable)? {
-            Decoded::Whole => gather.end(&limits.head, ends),
-            Decoded::TooLarge => Err(BadRequest::Fault(Fault::HeadTooLarge)),
-        };
-        if self.memory.capacity() > MEMORY_KEPT_BYTES {
-            self.memory = Vec::new();
-        }
-        let parsed = match parsed {
-            Ok(parsed) => Ok(parsed),
-            Err(BadRequest::Fault(fault)) => Err(fault),
-            Err(BadRequest::Malformed) => {
-                // It is ended by whoever sees this.
-                streams.push(opened);
-                return Err(BadFrame::Stream { stream, code: code::PROTOCOL_ERROR });
-            }
-        };
-        opened.length_left = parsed.as_ref().ok().and_then(length_of);
-        streams.push(opened);
-        Ok(Some(Event::Request { stream, parsed, ends }))
+        R::take_head(self, (stream, ends), block, head)
     }
 
     /// Section 8.1: a second block ends the message.
-    fn take_trailers(&mut self, (stream, ends): (u32, bool), block: &[u8]) -> Taken {
+    fn take_trailers(&mut self, (stream, ends): (u32, bool), block: &[u8]) -> Taken<R> {
         let mut fields = Fields::default();
-        let mut is_malformed = false;
+        let (mut is_malformed, mut bytes) = (false, 0);
         let bytes_max = self.limits.head.head_bytes_max;
-        let decoded = self.decoder.decode(block, bytes_max, |name, value| {
+        let decoded = self.decoder.decode(block, self.limits.list_bytes_max, |name, value| {
+            bytes += name.len() + value.len() + FIELD_OVERHEAD_BYTES;
             is_malformed |= crossing::arriving_trailer(&mut fields, name, value).is_err();
         });
-        let is_too_large = decoded.map_err(undecodable)? == Decoded::TooLarge;
+        let is_too_large = decoded.map_err(undecodable)? == Decoded::TooLarge || bytes > bytes_max;
         let length_left = self.streams.get(stream).and_then(|open| open.length_left);
         if ends {
             self.streams.end_peer(stream);
@@ -180,17 +153,21 @@ impl Connection {
         Ok(Some(Event::Trailers { stream, fields }))
     }
 
-    fn pass_over(&mut self, block: &[u8]) -> Result<(), BadFrame> {
-        self.decoder.decode(block, self.limits.head.head_bytes_max, |_, _| {}).map(|_| ()).map_err(undecodable)
+    pub(super) fn note_idle(&mut self, count: u32) {
+        self.counts.idle = self.counts.idle.saturating_add(count);
     }
 
-    fn take_reset(&mut self, stream: u32, code: u32) -> Taken {
+    fn pass_over(&mut self, block: &[u8]) -> Result<(), BadFrame> {
+        self.decoder.decode(block, self.limits.list_bytes_max, |_, _| {}).map(|_| ()).map_err(undecodable)
+    }
+
+    fn take_reset(&mut self, stream: u32, code: u32) -> Taken<R> {
         if self.streams.get(stream).is_some() {
             self.count_end(stream);
             self.streams.end(stream);
             return Ok(Some(Event::Reset { stream, code }));
         }
-        self.counts.idle += 1;
+        self.note_idle(1);
         match self.streams.standing(stream) {
             // Section 6.4.
             Standing::Idle => return Err(PROTOCOL_ERROR),
@@ -201,13 +178,13 @@ impl Connection {
     }
 
     /// Section 6.5.
-    fn take_settings(&mut self, frame: &FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Taken {
-        self.counts.idle += 1;
+    fn take_settings(&mut self, frame: &FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Taken<R> {
+        self.note_idle(1);
         if frame.has(flag::ACK) {
             return Ok(None);
         }
-        self.has_settings = true;
-        let mut window = self.peer_window;
+        self.peer.is_known = true;
+        let mut window = self.peer.window;
         for (id, value) in frame::settings(payload) {
             match id {
                 setting::ENABLE_PUSH if value > 1 => return Err(PROTOCOL_ERROR),
@@ -219,8 +196,8 @@ impl Connection {
                 setting::MAX_FRAME_SIZE if !(PAYLOAD_BYTES_MAX..=FRAME_SIZE_MAX).contains(&value) => {
                     return Err(PROTOCOL_ERROR);
                 }
-                // A table is not used, streams are not begun, and the others do not concern us.
-                _ => {}
+                // A table is not used.
+                _ => self.role.note_setting(id, value),
             }
         }
         frame::push_settings_ack(out);
@@ -228,9 +205,9 @@ impl Connection {
     }
 
     /// Section 6.9.2: those of open streams change by as much as what they begin with.
-    fn change_windows(&mut self, window: u32) -> Taken {
-        let step = i64::from(window) - i64::from(self.peer_window);
-        self.peer_window = window;
+    fn change_windows(&mut self, window: u32) -> Taken<R> {
+        let step = i64::from(window) - i64::from(self.peer.window);
+        self.peer.window = window;
         let mut has_opened = false;
         if step != 0 {
             for stream in self.streams.iter_mut() {
@@ -245,8 +222,8 @@ impl Connection {
     }
 
     /// Section 6.7. The answer to the one of our goodbye says that no stream is on its way that does not know of it.
-    fn take_ping(&mut self, frame: &FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Taken {
-        self.counts.idle += 1;
+    fn take_ping(&mut self, frame: &FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Taken<R> {
+        self.note_idle(1);
         let payload: [u8; 8] = payload.try_into().map_err(|_| BadFrame::Connection(code::FRAME_SIZE_ERROR))?;
         if !frame.has(flag::ACK) {
             frame::push_ping(out, &payload, true);
@@ -259,8 +236,8 @@ impl Connection {
     }
 
     /// Section 6.9: a window towards the client is opened.
-    fn take_step(&mut self, stream: u32, step: u32) -> Taken {
-        self.counts.idle += u32::from(step < WINDOW_STEP_MIN);
+    fn take_step(&mut self, stream: u32, step: u32) -> Taken<R> {
+        self.note_idle(u32::from(step < WINDOW_STEP_MIN));
         if stream == 0 {
             return open(&mut self.outgoing, 0, step).map_err(BadFrame::Connection);
         }
@@ -270,7 +247,7 @@ impl Connection {
                 Standing::Idle => Err(PROTOCOL_ERROR),
                 // Section 5.1: it may have been sent before the end was known.
                 Standing::Left | Standing::Ended | Standing::Skipped => {
-                    self.counts.idle += u32::from(step >= WINDOW_STEP_MIN);
+                    self.note_idle(u32::from(step >= WINDOW_STEP_MIN));
                     Ok(None)
                 }
             },
@@ -283,7 +260,7 @@ impl Connection {
         frame: &FrameHead,
         padding: Option<u8>,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Event>, u32> {
+    ) -> Result<Option<Event<R::Parsed>>, u32> {
         let seen = u32::from(padding.is_some());
         let padding = u32::from(padding.unwrap_or(0));
         // Section 6.1: as much padding as payload, or more.
@@ -294,7 +271,7 @@ impl Connection {
             return Err(code::FLOW_CONTROL_ERROR);
         }
         let (stream, ends) = (frame.stream, frame.has(flag::END_STREAM));
-        self.counts.idle += u32::from(length == 0 && !ends);
+        self.note_idle(u32::from(length == 0 && !ends));
         match self.admit_data(frame, length) {
             Ok(true) => {
                 self.reading = Reading::Data(Data { stream, left: length, padding, ends });
@@ -336,6 +313,9 @@ impl Connection {
         if open.has_peer_ended {
             return Err(bad(code::STREAM_CLOSED));
         }
+        if open.awaits.is_some() {
+            return Err(bad(code::PROTOCOL_ERROR));
+        }
         if !open.incoming.take(frame.length) {
             return Err(bad(code::FLOW_CONTROL_ERROR));
         }
@@ -350,7 +330,12 @@ impl Connection {
     }
 
     /// Gives what has come of a DATA frame: how many bytes are done with, and what has happened.
-    pub(super) fn take_data(&mut self, data: Data, rest: &[u8], out: &mut Vec<u8>) -> (usize, Option<Event>) {
+    pub(super) fn take_data(
+        &mut self,
+        data: Data,
+        rest: &[u8],
+        out: &mut Vec<u8>,
+    ) -> (usize, Option<Event<R::Parsed>>) {
         let count = rest.len().min(data.left as usize);
         let left = data.left - count as u32;
         let passed = if left == 0 { (rest.len() - count).min(data.padding as usize) } else { 0 };
@@ -374,7 +359,7 @@ impl Connection {
 }
 
 /// Opens a window towards the client by so much (section 6.9.1).
-fn open(window: &mut Outgoing, stream: u32, step: u32) -> Result<Option<Event>, u32> {
+fn open<P>(window: &mut Outgoing, stream: u32, step: u32) -> Result<Option<Event<P>>, u32> {
     if step == 0 {
         return Err(code::PROTOCOL_ERROR);
     }
@@ -386,18 +371,9 @@ fn open(window: &mut Outgoing, stream: u32, step: u32) -> Result<Option<Event>, 
     Ok(has_opened.then_some(Event::Opened { stream }))
 }
 
-fn undecodable(bad: BadBlock) -> BadFrame {
+pub(super) fn undecodable(bad: BadBlock) -> BadFrame {
     BadFrame::Connection(match bad {
         BadBlock::Undecodable => code::COMPRESSION_ERROR,
         BadBlock::FarTooLarge => code::ENHANCE_YOUR_CALM,
     })
-}
-
-/// How long the content is that follows a head, if that is known. What follows a CONNECT is none.
-fn length_of(parsed: &RequestParsed) -> Option<u64> {
-    match parsed.framing {
-        Framing::Length(length) => Some(length),
-        Framing::None if !parsed.upgrade => Some(0),
-        _ => None,
-    }
 }

@@ -1,51 +1,19 @@
-//! What is sent: responses, windows, resets, goodbyes.
+//! What either role sends: bodies, trailers, windows, resets, goodbyes.
 
-use model::ResponseHead;
 use model::fields::Fields;
 
 use super::super::code;
-use super::super::frame::{self, FrameHead, NUMBER_MAX, PAYLOAD_BYTES_MAX, flag, kind};
+use super::super::frame::{self, FrameHead, PAYLOAD_BYTES_MAX, flag, kind};
+use super::role::Role;
 use super::streams::Ours;
-use super::{Connection, GOODBYE, Leaving, Reading};
+use super::{Connection, Leaving, Reading};
 use crate::crossing;
-use crate::http1::Framing;
 
 /// The stream is not there any more, or what was to be sent cannot follow what was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
-impl Connection {
-    /// Sends the head of a response under this status, which is 100 to 999; those below 200 are interim and may come before the
-    /// one that is not. `ends`: there is no body.
-    ///
-    /// # Errors
-    /// The final one was sent, or the stream is gone.
-    pub fn send_head(
-        &mut self,
-        stream: u32,
-        (head, status): (&ResponseHead, u16),
-        (framing, ends): (Framing, bool),
-        out: &mut Vec<u8>,
-    ) -> Result<(), Gone> {
-        let open = self.streams.get_mut(stream).filter(|open| open.ours == Ours::Head).ok_or(Gone)?;
-        let is_final = status >= 200;
-        let ends = ends && is_final;
-        if is_final {
-            open.ours = Ours::Body;
-            self.counts.answered += 1;
-        }
-        let encoder = &mut self.encoder;
-        frame::push_section(out, stream, ends, |out| {
-            encoder.begin(out);
-            encoder.push_status(out, status);
-            crossing::response_fields(head, framing, |name, value| encoder.push_field(out, name, value));
-        });
-        if ends {
-            self.streams.end_ours(stream);
-        }
-        Ok(())
-    }
-
+impl<R: Role> Connection<R> {
     /// Sends the head of a DATA frame for up to `count` bytes of a body: as many as windows allow and a frame takes. So many bytes, as
     /// it returns, must follow it in what is sent, from wherever they lie. 0: there is no room, and [`super::Event::Opened`] will
     /// say when there is; unless `count` was 0 and `ends`, where the frame is complete. `ends`: our half ends with the last of
@@ -127,12 +95,6 @@ impl Connection {
         true
     }
 
-    /// Refuses an unprocessed stream. It may be sent again (section 8.7).
-    pub fn refuse(&mut self, stream: u32, out: &mut Vec<u8>) {
-        self.counts.idle += 1;
-        self.reset(stream, code::REFUSED_STREAM, out);
-    }
-
     /// So many bytes that came on a stream were handed on, or are not needed. Windows are opened when half of them is used. With
     /// the number of a stream that is gone only that of the connection.
     pub fn consumed(&mut self, stream: u32, count: usize, out: &mut Vec<u8>) {
@@ -153,21 +115,11 @@ impl Connection {
         frame::push_ping(out, payload, false);
     }
 
-    /// Says that no more streams are to be begun; those that are on their way are still carried. A PING finds out when none can be
-    /// any more, and [`Self::say_last`] follows its answer (section 6.8).
-    pub fn say_goodbye(&mut self, out: &mut Vec<u8>) {
-        if self.leaving == Leaving::No && !self.is_over() {
-            self.leaving = Leaving::Told;
-            frame::push_goaway(out, NUMBER_MAX, code::NO_ERROR);
-            frame::push_ping(out, &GOODBYE, false);
-        }
-    }
-
-    /// Says which stream is the last, without waiting for an answer. Later ones are refused; those before are carried on.
+    /// Says which stream of the peer is the last, without waiting for an answer. Later ones are refused; those before are carried on.
     pub fn say_last(&mut self, out: &mut Vec<u8>) {
-        if !self.has_said_last() && !self.is_over() {
-            self.leaving = Leaving::Last(self.streams.last());
-            frame::push_goaway(out, self.streams.last(), code::NO_ERROR);
+        if !matches!(self.leaving, Leaving::Last(_)) && !self.is_over() {
+            self.leaving = Leaving::Last(self.last_of_peer());
+            frame::push_goaway(out, self.last_of_peer(), code::NO_ERROR);
         }
     }
 
@@ -182,8 +134,13 @@ impl Connection {
         // Section 6.8: the number never grows.
         let last = match self.leaving {
             Leaving::Last(last) => last,
-            Leaving::No | Leaving::Told => self.streams.last(),
+            Leaving::No | Leaving::Told => self.last_of_peer(),
         };
         frame::push_goaway(out, last, code);
+    }
+
+    /// The highest stream that the peer has begun: an endpoint begins none, for we let it push nothing.
+    fn last_of_peer(&self) -> u32 {
+        if R::IS_ASKING { 0 } else { self.streams.last() }
     }
 }

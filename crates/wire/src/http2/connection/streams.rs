@@ -11,6 +11,8 @@
 
 use std::collections::VecDeque;
 
+use model::Method;
+
 use super::super::frame::NUMBER_MAX;
 
 /// Streams that have ended and that are remembered as such, for the code that a late frame gets.
@@ -43,6 +45,12 @@ impl Incoming {
             }
             None => false,
         }
+    }
+
+    /// Makes it larger. The caller reports that to the peer.
+    pub(super) fn grow(&mut self, step: u32) {
+        self.size += step;
+        self.left += step;
     }
 
     /// So much was handed on; the step by which the window is to be opened, once that is half of it.
@@ -103,6 +111,8 @@ pub(super) struct Stream {
     /// Content that is still to come, where its length is known (section 8.1.1).
     pub(super) length_left: Option<u64>,
     pub(super) has_peer_ended: bool,
+    /// The method of our request, while the final head of the response is still to come.
+    pub(super) awaits: Option<Method>,
     pub(super) ours: Ours,
     /// The tick in which it was begun.
     pub(super) begun: u32,
@@ -144,12 +154,12 @@ impl Streams {
         self.open.len()
     }
 
-    /// The highest that the peer has begun.
+    /// The highest that was begun.
     pub(super) fn last(&self) -> u32 {
         self.last
     }
 
-    /// The peer has begun one, which is higher than all before.
+    /// One is begun, which is higher than all before.
     pub(super) fn advance(&mut self, id: u32) {
         self.last = id;
     }
@@ -240,6 +250,13 @@ impl Streams {
         }
     }
 
+    /// The peer has not looked at any after `last`, and will not.
+    pub(super) fn end_after(&mut self, last: u32) {
+        while let Some(id) = self.open.last().map(|stream| stream.id).filter(|id| *id > last) {
+            self.end(id);
+        }
+    }
+
     /// For how many streams, and numbers of streams, there is memory.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
@@ -275,6 +292,7 @@ mod tests {
             outgoing: Outgoing::new(100),
             length_left: None,
             has_peer_ended: false,
+            awaits: None,
             ours: Ours::Head,
             begun: 0,
         }

@@ -1,14 +1,16 @@
 use model::fields::Span;
-use model::{FieldName, ResponseHead, Version};
+use model::{FieldName, RequestHead, ResponseHead, Version};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::super::frame::NUMBER_MAX;
 use super::super::hpack::Decoded;
 use super::*;
 use crate::http1::Framing;
 
 const LIMITS: Limits = Limits {
     head: HeadLimits { head_bytes_max: 1_000, fields_max: 16 },
+    list_bytes_max: 1_000,
     streams_max: 4,
     stream_window_bytes: 65_535,
     connection_window_bytes: 100_000,
@@ -112,7 +114,7 @@ impl Peer {
                     assert_eq!(used, rest.len());
                     return;
                 }
-                Event::Request { stream, parsed, ends } => {
+                Event::Head { stream, parsed, ends } => {
                     let path = String::from_utf8_lossy(self.head.path()).into_owned();
                     Seen::Request(stream, parsed.map(|_| path), ends)
                 }
@@ -134,7 +136,7 @@ impl Peer {
                 Event::Broken { stream, code } => Seen::Broken(stream, code),
                 Event::Opened { stream } => Seen::Opened(stream),
                 Event::Pong(_) => Seen::Pong,
-                Event::Goodbye { code } => Seen::Goodbye(code),
+                Event::Goodbye { code, .. } => Seen::Goodbye(code),
             };
             seen.push(one);
             rest = &rest[used..];

@@ -59,6 +59,16 @@ impl Encoder {
         push_integer(out, 0x80, 7, index);
     }
 
+    /// Adds `:method` and `:scheme`.
+    pub fn push_request_line(&self, out: &mut Vec<u8>, method: &[u8], is_https: bool) {
+        match method {
+            b"GET" => push_integer(out, 0x80, 7, 2),
+            b"POST" => push_integer(out, 0x80, 7, 3),
+            _ => self.push_field(out, b":method", method),
+        }
+        push_integer(out, 0x80, 7, if is_https { 7 } else { 6 });
+    }
+
     /// Adds a field. Its name becomes lower case, as RFC 9113 section 8.2.1 wants it.
     pub fn push_field(&self, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
         let mut lower = [0; 32];

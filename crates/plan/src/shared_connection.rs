@@ -222,29 +222,29 @@ mod tests {
         for seed in 0..200 {
             let mut dice = Random::new(seed);
             let max = 1 + dice.below(8) as u32;
-            let (mut trunks, mut dials): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+            let (mut connections, mut dials): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
             for _ in 0..300 {
                 match dice.below(4) {
                     0 | 1 => {
-                        let room = trunks.iter().map(|&open| Room { open, max });
+                        let room = connections.iter().map(|&open| Room { open, max });
                         match choose(room, dials.iter().copied(), max) {
-                            Choice::Take(place) => trunks[place] += 1,
+                            Choice::Take(place) => connections[place] += 1,
                             Choice::Wait(place) => dials[place] += 1,
                             Choice::Dial => {
-                                let spare = trunks.iter().any(|&open| open < max);
+                                let spare = connections.iter().any(|&open| open < max);
                                 assert!(!spare && dials.iter().all(|&waiting| waiting == max), "seed {seed}");
                                 dials.push(1);
                             }
                         }
                     }
-                    2 if !dials.is_empty() => trunks.push(dials.remove(0)),
-                    _ if !trunks.is_empty() => {
-                        let place = dice.below(trunks.len() as u64) as usize;
-                        trunks[place] = trunks[place].saturating_sub(1);
+                    2 if !dials.is_empty() => connections.push(dials.remove(0)),
+                    _ if !connections.is_empty() => {
+                        let place = dice.below(connections.len() as u64) as usize;
+                        connections[place] = connections[place].saturating_sub(1);
                     }
                     _ => {}
                 }
-                assert!(trunks.iter().all(|&open| open <= max), "seed {seed}");
+                assert!(connections.iter().all(|&open| open <= max), "seed {seed}");
                 assert!(dials.iter().all(|&waiting| waiting <= max), "seed {seed}");
             }
         }

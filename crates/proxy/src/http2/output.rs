@@ -12,7 +12,7 @@ use model::limits::{BUFFER_BYTES, HTTP2_GATHERED_BYTES_MAX, LINGER_BYTES_MAX};
 use wire::http2::frame::HEAD_BYTES;
 
 use crate::buffer::{Buffer, BufferPool};
-use crate::io::Io;
+use crate::byte_stream::ByteStream;
 
 /// Plaintext of the largest record (RFC 8446 section 5.1).
 const RECORD_BYTES: usize = 16 * 1024;
@@ -26,7 +26,7 @@ pub(crate) const FRAMES_AT_ONCE: usize = 4;
 
 /// See the module.
 pub(crate) struct Output {
-    io: Io,
+    io: ByteStream,
     /// Of the task of the connection, for the socket.
     waker: Waker,
     is_encrypted: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn new(mut io: Io, waker: Waker) -> Self {
+    pub(crate) fn new(mut io: ByteStream, waker: Waker) -> Self {
         // The bound is kept here, where records are not cut to fit it.
         io.lift_encrypted_max();
         let is_encrypted = io.is_encrypted();
@@ -210,14 +210,21 @@ impl Output {
         }
     }
 
+    /// Sends what waits and ends our half.
+    pub(crate) fn poll_end(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        if !self.is_shut {
+            ready!(self.poll_send(cx))?;
+            ready!(self.io.poll_shutdown(cx))?;
+            self.is_shut = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Sends what waits, ends our half and throws away what still comes, within bounds, so that the peer sees why before the
     /// end: closing with unread bytes would reset the connection. Ready when there is nothing to wait for any more.
     pub(crate) fn poll_close(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        if !self.is_shut {
-            if ready!(self.poll_send(cx)).is_err() || ready!(self.io.poll_shutdown(cx)).is_err() {
-                return Poll::Ready(());
-            }
-            self.is_shut = true;
+        if ready!(self.poll_end(cx)).is_err() {
+            return Poll::Ready(());
         }
         let mut room = [0; 4096];
         while self.lingered_bytes < LINGER_BYTES_MAX {

@@ -18,7 +18,7 @@ pub(super) struct Share {
 
 impl Taken {
     /// Nothing yet, of windows of so many bytes.
-    pub(crate) fn new(window: u32) -> Self {
+    pub(super) fn new(window: u32) -> Self {
         Self { turn: Cell::new(0), most: Cell::new(0), window: Cell::new(window) }
     }
 
@@ -41,7 +41,7 @@ impl Taken {
     }
 
     /// Windows hold so many bytes from now on.
-    pub(crate) fn set_window(&self, bytes: u32) {
+    pub(super) fn set_window(&self, bytes: u32) {
         self.window.set(bytes);
     }
 }

@@ -5,19 +5,17 @@ use std::io;
 use std::task::{Context as TaskContext, Poll};
 
 use bytes::BytesMut;
-use model::ResponseHead;
 use model::fields::Fields;
 use model::limits::HTTP2_IDLE_FRAMES_PER_PIECE;
-use wire::http1::Framing;
 use wire::http2::connection::Gone;
 
 use super::output::FRAMES_AT_ONCE;
-use super::state::State;
+use super::state::{Peer, State};
 
-/// Boxes for which room is kept while there are none.
+/// Inboxes for which room is kept while there are none.
 const ROOM_KEPT: usize = 2;
 
-impl State {
+impl<P: Peer> State<P> {
     /// Ready when there is something to read, the end included: how much.
     pub(crate) fn poll_readable(&mut self, stream: u32, cx: &TaskContext<'_>) -> Poll<io::Result<usize>> {
         let is_gone = self.is_gone;
@@ -25,14 +23,14 @@ impl State {
         if !inbox.data.is_empty() || inbox.is_over {
             return Poll::Ready(Ok(inbox.data.len()));
         }
-        if inbox.is_reset || is_gone {
+        if inbox.reset.is_some() || is_gone {
             return Poll::Ready(Err(gone()));
         }
         inbox.listen(cx);
         Poll::Pending
     }
 
-    /// Takes what is here, and lets the client send as much again.
+    /// Takes what is here, and lets the peer send as much again.
     pub(crate) fn read(&mut self, stream: u32, room: &mut [u8]) -> usize {
         let Some(inbox) = self.inbox(stream) else { return 0 };
         let count = room.len().min(inbox.data.len());
@@ -50,7 +48,7 @@ impl State {
         count
     }
 
-    /// Whether all of the client's half was read, and there is nothing behind it.
+    /// Whether all of the peer's half was read, and there is nothing behind it.
     pub(crate) fn is_over(&self, stream: u32) -> bool {
         self.place(stream).is_some_and(|place| {
             let inbox = &self.inboxes[place];
@@ -58,36 +56,7 @@ impl State {
         })
     }
 
-    /// Whether the client's half is open.
-    pub(crate) fn awaits_end(&self, stream: u32) -> bool {
-        !self.is_gone
-            && self.place(stream).is_some_and(|place| {
-                let inbox = &self.inboxes[place];
-                !inbox.is_over && !inbox.is_reset
-            })
-    }
-
-    /// Throws away what has come; see [`Stream::poll_discard`].
-    pub(crate) fn poll_discard(&mut self, stream: u32, cx: &TaskContext<'_>, left: &mut usize) -> Poll<()> {
-        let is_gone = self.is_gone;
-        let Some(inbox) = self.inbox(stream) else { return Poll::Ready(()) };
-        let count = std::mem::take(&mut inbox.data).len();
-        let is_done = is_gone || inbox.is_over || inbox.is_reset || count > *left;
-        if !is_done {
-            inbox.listen(cx);
-        }
-        *left = left.saturating_sub(count);
-        if count > 0 && !is_gone {
-            let before = self.output.waiting_bytes();
-            // Of the connection only: other streams go on, and this one sends no more than it was allowed to.
-            self.core.consumed(0, count, self.output.out());
-            if self.output.waiting_bytes() > before {
-                self.wake_task();
-            }
-        }
-        if is_done { Poll::Ready(()) } else { Poll::Pending }
-    }
-
+    /// The trailers that came, once.
     pub(crate) fn take_trailers(&mut self, stream: u32) -> Option<Box<Fields>> {
         self.inbox(stream)?.trailers.take()
     }
@@ -96,7 +65,7 @@ impl State {
     pub(crate) fn poll_reset(&mut self, stream: u32, cx: &TaskContext<'_>) -> Poll<()> {
         let is_gone = self.is_gone;
         match self.inbox(stream) {
-            Some(inbox) if !inbox.is_reset && !is_gone => {
+            Some(inbox) if inbox.reset.is_none() && !is_gone => {
                 inbox.listen(cx);
                 Poll::Pending
             }
@@ -104,23 +73,7 @@ impl State {
         }
     }
 
-    /// Sends the head of a response.
-    pub(crate) fn send_head(
-        &mut self,
-        stream: u32,
-        head: (&ResponseHead, u16),
-        how: (Framing, bool),
-    ) -> io::Result<()> {
-        if self.is_gone {
-            return Err(gone());
-        }
-        self.output.expect(0);
-        self.core.send_head(stream, head, how, self.output.out()).map_err(|Gone| gone())?;
-        self.wake_task();
-        Ok(())
-    }
-
-    /// Writes as much of a body as there is room for; see [`Stream::poll_write`].
+    /// Writes as much of a body as there is room for; `ends`: our half ends with the last of them.
     pub(crate) fn poll_write(
         &mut self,
         stream: u32,
@@ -149,7 +102,7 @@ impl State {
             return self.wait_for_window(stream, cx, is_shared);
         }
         if sent == bytes.len() {
-            // Clients answer what they receive with steps of their windows and PINGs: those of gRPC each small piece. A piece
+            // Peers answer what they receive with steps of their windows and PINGs: those of gRPC each small piece. A piece
             // that their window has cut earns nothing, or windows opened byte by byte would pay for themselves.
             self.allowance.earn(HTTP2_IDLE_FRAMES_PER_PIECE);
         }
@@ -195,7 +148,7 @@ impl State {
         Ok(sent)
     }
 
-    /// `is_shared`: for that of the connection. Where its own is shut, it is told when that is opened.
+    /// `is_shared`: for that of the connection. Where its own is shut, the opening of that wakes it.
     fn wait_for_window<T>(&mut self, stream: u32, cx: &TaskContext<'_>, is_shared: bool) -> Poll<io::Result<T>> {
         let Some(inbox) = self.inbox(stream) else { return Poll::Ready(Err(gone())) };
         inbox.listen(cx);
@@ -216,7 +169,7 @@ impl State {
 
     fn wait_for_room<T>(&mut self, stream: u32, cx: &TaskContext<'_>) -> Poll<io::Result<T>> {
         let Some(inbox) = self.inbox(stream) else { return Poll::Ready(Err(gone())) };
-        if inbox.is_reset {
+        if inbox.reset.is_some() {
             return Poll::Ready(Err(gone()));
         }
         inbox.listen(cx);
@@ -249,7 +202,7 @@ impl State {
         }
     }
 
-    /// A stream has no exchange any more. What nobody has read is done with.
+    /// A stream has no exchange any more. What was not read is done with.
     pub(crate) fn close(&mut self, stream: u32) {
         let Some(place) = self.place(stream) else { return };
         let inbox = self.inboxes.remove(place);
@@ -274,6 +227,6 @@ impl State {
 }
 
 /// What those see whose stream is gone.
-fn gone() -> io::Error {
+pub(crate) fn gone() -> io::Error {
     io::ErrorKind::ConnectionReset.into()
 }
