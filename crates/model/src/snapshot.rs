@@ -21,7 +21,7 @@ pub use crate::queue::Queue;
 pub use crate::tls::{Certificate, ClientAuth, ClientTrust, Pem, TlsTermination, TlsVersion, UpstreamTls};
 pub use access_log::{AccessLog, LogFormat, LogTarget, Syslog, SyslogAddress, SyslogStyle};
 pub use admin::{Admin, AdminIdentity, AdminRole, AdminToken, CertificateName};
-pub use balance::{Balance, Hash, HashAlgorithm};
+pub use balance::{Balance, Hash, HashAlgorithm, NamedBalance};
 pub use cluster::{
     Cluster, ClusterSettings, Endpoint, EndpointsFrom, Pool, SharedPool, SharedVersion, UpstreamTimeouts,
 };

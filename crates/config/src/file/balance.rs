@@ -1,10 +1,13 @@
 //! How an endpoint is chosen.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use model::limits;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use model::snapshot::NamedBalance;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::{Value, json};
 
 use super::{OneOrMany, one_of};
 use crate::units::{Margin, Time};
@@ -22,30 +25,39 @@ pub enum Balance {
 
 impl Default for Balance {
     fn default() -> Self {
-        Self::Name(BalanceName::RoundRobin)
+        Self::Name(BalanceName(&model::snapshot::Balance::NAMED[0]))
     }
 }
 
-/// How an endpoint is chosen, with defaults.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum BalanceName {
-    /// One after the other, by weight.
-    RoundRobin,
-    /// At random, by weight.
-    Random,
-    /// The one with the fewest requests in flight, by weight.
-    LeastRequest,
-    /// The better of two random endpoints, drawn by weight: the one with fewer requests in flight.
-    PowerOfTwo,
-    /// The one that is expected to respond soonest.
-    LeastTime,
-    /// The better of two random endpoints: the one that is expected to respond sooner. Reacts to slowness at once.
-    PeakEwma,
-    /// The first one that has room.
-    First,
-    /// The same endpoint for the same client, by its address.
-    SourceHash,
+/// How an endpoint is chosen, with defaults: a name of [`Balance::NAMED`](model::snapshot::Balance::NAMED).
+#[derive(Clone, Copy, Debug)]
+pub struct BalanceName(pub &'static NamedBalance);
+
+impl Serialize for BalanceName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for BalanceName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let named = model::snapshot::Balance::NAMED.iter().find(|named| named.name() == text);
+        named.map(Self).ok_or_else(|| de::Error::custom(format_args!("`{text}` is not the name of a balancer")))
+    }
+}
+
+impl JsonSchema for BalanceName {
+    fn schema_name() -> Cow<'static, str> {
+        "BalanceName".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let branch =
+            |named: &NamedBalance| json!({ "type": "string", "const": named.name(), "description": named.summary });
+        let branches: Vec<Value> = model::snapshot::Balance::NAMED.iter().map(branch).collect();
+        json_schema!({ "oneOf": branches, "description": "How an endpoint is chosen, with defaults." })
+    }
 }
 
 /// How an endpoint is chosen, with settings.

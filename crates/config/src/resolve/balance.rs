@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 
 use model::fields::is_token;
-use model::limits::BALANCE_HALF_LIFE;
 use model::placement::{Aperture, LabelValue, Otherwise, Placement, Spread, SubsetRule};
 use model::snapshot::{Balance, Hash, HashAlgorithm, HashKey};
 
 use super::Resolver;
-use crate::file::{self, BalanceName};
+use crate::file;
 use crate::tree::{Kind, Node};
 
 impl Resolver<'_> {
     pub(super) fn balance(&mut self, at: &str, written: &file::Balance) -> Balance {
         let settings = match written {
-            file::Balance::Name(name) => return named(*name),
+            file::Balance::Name(name) => return (name.0.make)(),
             file::Balance::Settings(settings) => settings,
         };
         match settings {
@@ -23,7 +22,7 @@ impl Resolver<'_> {
                 Balance::LeastTime { half_life: times.half_life.0 }
             }
             file::BalanceSettings { peak_ewma: Some(times), .. } => Balance::PeakEwma { half_life: times.half_life.0 },
-            _ => named(BalanceName::RoundRobin),
+            _ => Balance::RoundRobin,
         }
     }
 
@@ -34,11 +33,10 @@ impl Resolver<'_> {
         }
         let own_zone = self.own_zone.clone().filter(|_| written.prefer_own_zone);
         let aperture = written.aperture.as_ref().map(|aperture| self.aperture(&format!("{at}/aperture"), aperture));
-        let is_hash = matches!(
-            &written.balance,
-            file::Balance::Name(BalanceName::SourceHash)
-                | file::Balance::Settings(file::BalanceSettings { hash: Some(_), .. })
-        );
+        let is_hash = match &written.balance {
+            file::Balance::Name(name) => matches!((name.0.make)(), Balance::Hash(_)),
+            file::Balance::Settings(settings) => settings.hash.is_some(),
+        };
         if is_hash && aperture.is_some() {
             let message = "with an aperture, instances send equal keys to different endpoints";
             self.report(&format!("{at}/aperture"), message, Some("leave one of hash and aperture out".to_owned()));
@@ -159,19 +157,6 @@ impl Resolver<'_> {
         if !is_token(name.as_bytes()) {
             self.report(at, format!("`{name}` is not the name of a {what}"), None);
         }
-    }
-}
-
-fn named(name: BalanceName) -> Balance {
-    match name {
-        BalanceName::RoundRobin => Balance::RoundRobin,
-        BalanceName::Random => Balance::Random,
-        BalanceName::LeastRequest => Balance::LeastRequest,
-        BalanceName::PowerOfTwo => Balance::PowerOfTwo,
-        BalanceName::LeastTime => Balance::LeastTime { half_life: BALANCE_HALF_LIFE },
-        BalanceName::PeakEwma => Balance::PeakEwma { half_life: BALANCE_HALF_LIFE },
-        BalanceName::First => Balance::First,
-        BalanceName::SourceHash => Balance::Hash(Hash::of_source()),
     }
 }
 

@@ -64,24 +64,27 @@ fn a_hash_says_what_it_goes_by() {
     assert_eq!(Balance::Hash(all).name(), "hash");
 }
 
-/// The names that stand alone.
-const NAMES: &str =
-    "`round_robin`, `random`, `least_request`, `power_of_two`, `least_time`, `peak_ewma`, `first` or `source_hash`";
+/// The names that stand alone, as diagnostics list them.
+fn names() -> String {
+    let mut names: Vec<String> = Balance::NAMED.iter().map(|named| format!("`{}`", named.name())).collect();
+    let last = names.pop().unwrap();
+    format!("{} or {last}", names.join(", "))
+}
 
 #[test]
 fn mistakes_in_a_balancer_are_told_with_what_to_write() {
-    let of = |text: &str| told(&format!("balance: {text}"));
+    let (of, names) = (|text: &str| told(&format!("balance: {text}")), names());
     assert_eq!(
         of("least_requests"),
-        [format!("`balance` must be {NAMES}, not the text `least_requests` (did you mean `least_request`?)")]
+        [format!("`balance` must be {names}, not the text `least_requests` (did you mean `least_request`?)")]
     );
     assert_eq!(
         of("hash"),
         [format!(
-            "`balance` must be {NAMES}, not the text `hash` (did you mean `{{ hash: {{ on: … }} }}`? See docs/guides/coming-from-nginx.md)"
+            "`balance` must be {names}, not the text `hash` (did you mean `{{ hash: {{ on: … }} }}`? See docs/guides/coming-from-nginx.md)"
         )]
     );
-    assert_eq!(of("[random]"), [format!("`balance` must be {NAMES} or a map, not a list")]);
+    assert_eq!(of("[random]"), [format!("`balance` must be {names} or a map, not a list")]);
     assert_eq!(of("{ hahs: { on: path } }"), ["unknown key `hahs` in `balance` of cluster `a` (did you mean `hash`?)"]);
     assert_eq!(
         of("{ hash: {} }"),

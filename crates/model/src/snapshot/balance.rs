@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::hash_key::HashKey;
+use crate::limits::BALANCE_HALF_LIFE;
 
-/// How an endpoint is chosen. New balancers are added here and as a file in `plan::balance`.
+/// How an endpoint is chosen. `docs/guides/write-a-balancer.md` shows how to add one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Balance {
     /// Smooth weighted round robin.
@@ -31,7 +32,50 @@ pub enum Balance {
     Hash(Hash),
 }
 
+/// A balancer that its name alone chooses.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedBalance {
+    /// What editors show beside the name.
+    pub summary: &'static str,
+    /// Makes it, with defaults.
+    pub make: fn() -> Balance,
+}
+
+impl NamedBalance {
+    const fn new(summary: &'static str, make: fn() -> Balance) -> Self {
+        Self { summary, make }
+    }
+
+    /// Returns the name, as the configuration has it.
+    pub fn name(&self) -> &'static str {
+        (self.make)().name()
+    }
+}
+
 impl Balance {
+    /// Every balancer that its name alone chooses, the default first. The schema and the diagnostics have this order.
+    pub const NAMED: &[NamedBalance] = &[
+        NamedBalance::new("One after the other, by weight.", || Balance::RoundRobin),
+        NamedBalance::new("At random, by weight.", || Balance::Random),
+        NamedBalance::new("The one with the fewest requests in flight, by weight.", || Balance::LeastRequest),
+        NamedBalance::new(
+            "The better of two random endpoints, drawn by weight: the one with fewer requests in flight.",
+            || Balance::PowerOfTwo,
+        ),
+        NamedBalance::new("The one that is expected to respond soonest.", || Balance::LeastTime {
+            half_life: BALANCE_HALF_LIFE,
+        }),
+        NamedBalance::new(
+            "The better of two random endpoints: the one that is expected to respond sooner. Reacts to slowness at once.",
+            || Balance::PeakEwma { half_life: BALANCE_HALF_LIFE },
+        ),
+        NamedBalance::new("The first one that has room.", || Balance::First),
+        NamedBalance::new(
+            "The same endpoint for the same client, by its address.",
+            || Balance::Hash(Hash::of_source()),
+        ),
+    ];
+
     /// As the configuration calls it.
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! The first that has room.
 
-use super::{BalancerSpec, Tier};
+use super::{Ask, Balancer, BalancerSpec, Chance, Configured, Seed, Tier, Waiting};
 use crate::cluster::Lease;
 
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
@@ -15,8 +15,34 @@ const EXACT_MAX: usize = 256;
 /// Of more, so many are looked at by each pick, by turns.
 const WINDOW: usize = 128;
 
+/// Nothing is computed ahead.
+pub(super) struct First;
+
+impl First {
+    pub(super) fn new(_: &[Seed], _: Configured) -> Self {
+        Self
+    }
+}
+
+impl Balancer for First {
+    const IS_ORDERED: bool = true;
+
+    #[inline]
+    fn take(&self, tier: &Tier, _: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
+        take(tier, ask.tried)
+    }
+
+    fn take_for_waiting(&self, tier: &Tier, _: &mut Chance<'_>, waiting: &Waiting<'_>) -> Option<Lease> {
+        take(tier, waiting.tried)
+    }
+
+    fn reason(_: &Ask<'_>) -> &'static str {
+        "it is the first that has room"
+    }
+}
+
 #[inline]
-pub(super) fn take(tier: &Tier, tried: &[u32]) -> Option<Lease> {
+fn take(tier: &Tier, tried: &[u32]) -> Option<Lease> {
     let mark = tier.mark();
     if mark <= EXACT_MAX || mark >= tier.members().len() {
         return take_from(tier, 0, tried);

@@ -1,6 +1,10 @@
 //! Shortest time to answer, with what is in flight.
 
-use super::{Ask, BalancerSpec, Chance, Member, Tier, least};
+use std::time::Duration;
+
+use super::{
+    Ask, Balancer, BalancerSpec, Chance, Configured, Member, Seed, Tier, Waiting, least, least_request, weights,
+};
 use crate::balance::response_time::{Tick, Timing};
 use crate::cluster::Lease;
 
@@ -15,15 +19,33 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
 /// What is not known yet is taken to last so long while it is being found out, in microseconds.
 const UNKNOWN: f32 = 1e6;
 
-#[inline]
-pub(super) fn take(
-    tier: &Tier,
-    (turns, timing): (&[u32], Timing),
-    chance: &mut Chance<'_>,
-    ask: &Ask<'_>,
-) -> Option<Lease> {
-    let now = Tick::of(ask.now);
-    least::take(tier, turns, chance, (ask.tried, |member: &Member| burden(member, now, timing)))
+/// As [`least_request`], and how times are averaged.
+pub(super) struct LeastTime {
+    turns: Box<[u32]>,
+    timing: Timing,
+}
+
+impl LeastTime {
+    pub(super) fn new(half_life: Duration, seeds: &[Seed], _: Configured) -> Self {
+        Self { turns: least::turns(&weights(seeds)), timing: Timing::new(half_life, false) }
+    }
+}
+
+impl Balancer for LeastTime {
+    #[inline]
+    fn take(&self, tier: &Tier, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
+        let now = Tick::of(ask.now);
+        least::take(tier, &self.turns, chance, (ask.tried, |member: &Member| burden(member, now, self.timing)))
+    }
+
+    /// By load, as there is no time to go by.
+    fn take_for_waiting(&self, tier: &Tier, chance: &mut Chance<'_>, waiting: &Waiting<'_>) -> Option<Lease> {
+        least_request::take(tier, &self.turns, chance, waiting.tried)
+    }
+
+    fn reason(_: &Ask<'_>) -> &'static str {
+        "it is likely to answer soonest"
+    }
 }
 
 /// The time until a new exchange is answered, as far as can be told, by weight.

@@ -1,4 +1,4 @@
-//! How an endpoint is chosen. One file per balancer; [`BALANCERS`] lists them for the reference page.
+//! How an endpoint is chosen. One file and one line for each balancer: `docs/guides/write-a-balancer.md`.
 //!
 //! A [`View`] is what balancers work on: the endpoints of a cluster that may get work now, and what is computed from
 //! their weights. It is built when the plan is, and again when availability changes; a pick only reads it.
@@ -13,6 +13,7 @@ mod peak_ewma;
 mod power_of_two;
 mod priority;
 mod random;
+mod registry;
 pub(crate) mod response_time;
 mod round_robin;
 mod tier;
@@ -20,36 +21,27 @@ mod view;
 
 use std::time::Instant;
 
+use model::snapshot::Balance;
+
 use crate::cluster::subset::Subset;
 use crate::cluster::{ClusterPlan, Lease, Stamped};
 use crate::random::mix;
-use tier::{Choice, Member, Seed};
+pub use registry::BalancerSpec;
+use registry::{Balancer, Waiting, balancers};
+use tier::{Configured, Member, Seed, weights};
 pub(crate) use tier::{Tier, TierKey, TierState};
 pub(crate) use view::{Scope, View};
 
-/// One balancer, as the reference page tells of it.
-#[derive(Clone, Copy, Debug)]
-pub struct BalancerSpec {
-    /// The value of `balance:`, [`model::snapshot::Balance::name`].
-    pub name: &'static str,
-    /// The name alone does not choose it: it has no defaults.
-    pub needs_settings: bool,
-    /// Markdown: first line a summary, then explanation.
-    pub doc: &'static str,
+balancers! {
+    RoundRobin => round_robin::{RoundRobin, SPEC};
+    Random => random::{Random, SPEC};
+    LeastRequest => least_request::{LeastRequest, SPEC};
+    PowerOfTwo => power_of_two::{PowerOfTwo, SPEC};
+    LeastTime { half_life } => least_time::{LeastTime, SPEC};
+    PeakEwma { half_life } => peak_ewma::{PeakEwma, SPEC};
+    Hash(settings) => hash::{HashTable, SOURCE_SPEC, SPEC};
+    First => first::{First, SPEC};
 }
-
-/// Every balancer, the default first.
-pub const BALANCERS: &[BalancerSpec] = &[
-    round_robin::SPEC,
-    random::SPEC,
-    least_request::SPEC,
-    power_of_two::SPEC,
-    least_time::SPEC,
-    peak_ewma::SPEC,
-    hash::SOURCE_SPEC,
-    hash::SPEC,
-    first::SPEC,
-];
 
 /// Returns those that their name alone chooses, in the same order.
 pub fn by_name() -> impl Iterator<Item = &'static BalancerSpec> {
@@ -107,7 +99,7 @@ pub(crate) fn take(tiers: &[Tier], chance: &mut Chance<'_>, ask: &Ask<'_>) -> Op
     if let [only] = tier.members() {
         return if ask.tried.contains(&only.state.slot) { None } else { tier.take(only) };
     }
-    choose(tier, chance, ask)
+    tier.choice().take(tier, chance, ask)
 }
 
 /// Takes a place at one endpoint of these tiers, if it is there, was not tried, and has room.
@@ -131,16 +123,7 @@ pub(crate) fn take_for_waiting(tiers: &[Tier], key: Option<u64>, tried: &[u32]) 
         }
     };
     let tier = tiers.get(place)?;
-    match tier.choice() {
-        Choice::RoundRobin(sequence) => round_robin::take(tier, sequence, tried),
-        Choice::Random(sums) => random::take(tier, sums, &mut chance, tried),
-        Choice::LeastRequest(turns) | Choice::LeastTime(turns, _) => {
-            least_request::take(tier, turns, &mut chance, tried)
-        }
-        Choice::PowerOfTwo(sums) | Choice::PeakEwma(sums, _) => power_of_two::take(tier, sums, &mut chance, tried),
-        Choice::First => first::take(tier, tried),
-        Choice::Hash(table) => hash::take_by(tier, table, key.unwrap_or_else(chance), tried),
-    }
+    tier.choice().take_for_waiting(tier, &mut chance, &Waiting { key, tried })
 }
 
 /// Chooses a tier by the shares, by the key if there is one. When it is full, the others follow in order.
@@ -148,22 +131,8 @@ fn take_of_tiers(tiers: &[Tier], chance: &mut Chance<'_>, ask: &Ask<'_>) -> Opti
     // Not the bits by which the key finds its endpoint within the tier.
     let drawn = ask.key.map_or_else(&mut *chance, |key| mix(!key));
     let first = priority::choose(drawn, tiers.iter().map(|tier| tier.share_end));
-    let first = tiers.get(first).and_then(|tier| choose(tier, chance, ask));
-    first.or_else(|| tiers.iter().find_map(|tier| choose(tier, chance, ask)))
-}
-
-#[inline]
-fn choose(tier: &Tier, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
-    match tier.choice() {
-        Choice::RoundRobin(sequence) => round_robin::take(tier, sequence, ask.tried),
-        Choice::Random(sums) => random::take(tier, sums, chance, ask.tried),
-        Choice::LeastRequest(turns) => least_request::take(tier, turns, chance, ask.tried),
-        Choice::PowerOfTwo(sums) => power_of_two::take(tier, sums, chance, ask.tried),
-        Choice::LeastTime(turns, timing) => least_time::take(tier, (turns, *timing), chance, ask),
-        Choice::PeakEwma(sums, timing) => peak_ewma::take(tier, (sums, *timing), chance, ask),
-        Choice::First => first::take(tier, ask.tried),
-        Choice::Hash(table) => hash::take(tier, table, chance, ask),
-    }
+    let first = tiers.get(first).and_then(|tier| tier.choice().take(tier, chance, ask));
+    first.or_else(|| tiers.iter().find_map(|tier| tier.choice().take(tier, chance, ask)))
 }
 
 /// A worker's copy of what picks of one cluster need: the view of the latest epoch it has seen. One per worker and
@@ -188,6 +157,8 @@ impl PickCache {
     }
 }
 
+#[cfg(test)]
+mod guide_examples;
 #[cfg(test)]
 mod load_tests;
 #[cfg(test)]

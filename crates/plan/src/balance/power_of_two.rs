@@ -1,6 +1,8 @@
 //! The better of two that chance draws.
 
-use super::{BalancerSpec, Chance, Member, Tier, least_request, random};
+use super::{
+    Ask, Balancer, BalancerSpec, Chance, Configured, Member, Seed, Tier, Waiting, least_request, random, weights,
+};
 use crate::cluster::Lease;
 use crate::random::scale;
 
@@ -15,6 +17,30 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
 const PAIRS_MAX: u32 = 8;
 /// Draws by weight for another than the first.
 const DRAWS_MAX: u32 = 4;
+
+/// Sums of the weights up to and with each member.
+pub(super) struct PowerOfTwo(Box<[u64]>);
+
+impl PowerOfTwo {
+    pub(super) fn new(seeds: &[Seed], _: Configured) -> Self {
+        Self(random::sums(&weights(seeds)))
+    }
+}
+
+impl Balancer for PowerOfTwo {
+    #[inline]
+    fn take(&self, tier: &Tier, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
+        take(tier, &self.0, chance, ask.tried)
+    }
+
+    fn take_for_waiting(&self, tier: &Tier, chance: &mut Chance<'_>, waiting: &Waiting<'_>) -> Option<Lease> {
+        take(tier, &self.0, chance, waiting.tried)
+    }
+
+    fn reason(_: &Ask<'_>) -> &'static str {
+        "the one with fewer requests in flight of two drawn by chance"
+    }
+}
 
 #[inline]
 pub(super) fn take(tier: &Tier, sums: &[u64], chance: &mut Chance<'_>, tried: &[u32]) -> Option<Lease> {

@@ -1,6 +1,6 @@
 //! At random by weight.
 
-use super::{BalancerSpec, Chance, Tier};
+use super::{Ask, Balancer, BalancerSpec, Chance, Configured, Seed, Tier, Waiting, weights};
 use crate::cluster::Lease;
 use crate::random::scale;
 
@@ -24,8 +24,32 @@ pub(super) fn sums(weights: &[u32]) -> Box<[u64]> {
 /// the same as of the exact draw.
 const DRAWS_MAX: u32 = 8;
 
+/// Sums of the weights up to and with each member.
+pub(super) struct Random(Box<[u64]>);
+
+impl Random {
+    pub(super) fn new(seeds: &[Seed], _: Configured) -> Self {
+        Self(sums(&weights(seeds)))
+    }
+}
+
+impl Balancer for Random {
+    #[inline]
+    fn take(&self, tier: &Tier, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
+        take(tier, &self.0, chance, ask.tried)
+    }
+
+    fn take_for_waiting(&self, tier: &Tier, chance: &mut Chance<'_>, waiting: &Waiting<'_>) -> Option<Lease> {
+        take(tier, &self.0, chance, waiting.tried)
+    }
+
+    fn reason(_: &Ask<'_>) -> &'static str {
+        "drawn by chance, by weight"
+    }
+}
+
 #[inline]
-pub(super) fn take(tier: &Tier, sums: &[u64], chance: &mut Chance<'_>, tried: &[u32]) -> Option<Lease> {
+fn take(tier: &Tier, sums: &[u64], chance: &mut Chance<'_>, tried: &[u32]) -> Option<Lease> {
     for _ in 0..DRAWS_MAX {
         let member = &tier.members()[draw(sums, chance)];
         if (tried.is_empty() || member.is_open(tried))

@@ -2,7 +2,7 @@
 
 use model::limits::ROUND_ROBIN_STEPS_MAX;
 
-use super::{BalancerSpec, Tier};
+use super::{Ask, Balancer, BalancerSpec, Chance, Configured, Seed, Tier, Waiting, weights};
 use crate::cluster::Lease;
 
 pub(super) const SPEC: BalancerSpec = BalancerSpec {
@@ -18,8 +18,32 @@ pub(super) const SPEC: BalancerSpec = BalancerSpec {
 /// the shares of the others in proportion.
 const TURNS_MAX: usize = 16;
 
+/// Places in the tier, one for each turn.
+pub(super) struct RoundRobin(Box<[u32]>);
+
+impl RoundRobin {
+    pub(super) fn new(seeds: &[Seed], _: Configured) -> Self {
+        Self(sequence(&weights(seeds)))
+    }
+}
+
+impl Balancer for RoundRobin {
+    #[inline]
+    fn take(&self, tier: &Tier, _: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
+        take(tier, &self.0, ask.tried)
+    }
+
+    fn take_for_waiting(&self, tier: &Tier, _: &mut Chance<'_>, waiting: &Waiting<'_>) -> Option<Lease> {
+        take(tier, &self.0, waiting.tried)
+    }
+
+    fn reason(_: &Ask<'_>) -> &'static str {
+        "its turn comes next"
+    }
+}
+
 #[inline]
-pub(super) fn take(tier: &Tier, sequence: &[u32], tried: &[u32]) -> Option<Lease> {
+fn take(tier: &Tier, sequence: &[u32], tried: &[u32]) -> Option<Lease> {
     let mut place = 0;
     for _ in 0..sequence.len().min(TURNS_MAX) {
         place = sequence[tier.turn() % sequence.len()] as usize;
@@ -39,7 +63,7 @@ pub(super) fn take(tier: &Tier, sequence: &[u32], tried: &[u32]) -> Option<Lease
 ///
 /// Endpoints of equal weight behave alike up to a shift, so they form one group and take the group's turns in a
 /// circle. The cost is steps × different weights, at most 65,536 × 362: more weights that differ have a larger sum.
-pub(super) fn sequence(weights: &[u32]) -> Box<[u32]> {
+fn sequence(weights: &[u32]) -> Box<[u32]> {
     sequence_within(weights, ROUND_ROBIN_STEPS_MAX)
 }
 

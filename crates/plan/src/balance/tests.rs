@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use model::limits::BALANCE_HALF_LIFE;
 use model::snapshot::Balance::{self, LeastRequest, RoundRobin};
 use model::snapshot::Hash;
-use model::snapshot::HashAlgorithm::{Ketama, Maglev, Rendezvous};
+use model::snapshot::HashAlgorithm::{Ketama, Maglev};
 
 use super::*;
 use crate::testing::{Worker, bounded, cluster, endpoint, health_check, plan_of, weighted};
@@ -18,13 +18,11 @@ pub(crate) fn begin() -> Instant {
     *BEGIN
 }
 
+/// Those that their name alone chooses, and the hashes that need settings.
 fn all() -> Vec<Balance> {
     let hash = |algorithm| Balance::Hash(Hash { algorithm, ..Hash::of_source() });
-    let hashes = [Ketama, Maglev, Rendezvous].map(hash);
-    let half_life = BALANCE_HALF_LIFE;
-    let timed = [Balance::LeastTime { half_life }, Balance::PeakEwma { half_life }];
-    let others = [RoundRobin, Balance::Random, LeastRequest, Balance::PowerOfTwo, Balance::First];
-    [Vec::from(others), timed.into(), hashes.into()].concat()
+    let named = Balance::NAMED.iter().map(|named| (named.make)());
+    named.chain([Ketama, Maglev].map(hash)).collect()
 }
 
 /// How often each endpoint is picked when every place is given back at once.
@@ -52,22 +50,15 @@ fn only_an_endpoint_that_gets_work_and_was_not_tried_is_left_for_another_attempt
 
 #[test]
 fn every_balancer_of_the_model_is_in_the_registry_under_its_own_name() {
-    let names: Vec<&str> = BALANCERS.iter().map(|spec| spec.name).collect();
-    assert_eq!(
-        names,
-        [
-            "round_robin",
-            "random",
-            "least_request",
-            "power_of_two",
-            "least_time",
-            "peak_ewma",
-            "source_hash",
-            "hash",
-            "first"
-        ]
-    );
-    assert!(all().iter().all(|balance| names.contains(&balance.name())));
+    let sorted = |mut names: Vec<&'static str>| {
+        names.sort_unstable();
+        names
+    };
+    let alone = sorted(by_name().map(|spec| spec.name).collect());
+    assert_eq!(alone, sorted(Balance::NAMED.iter().map(|named| named.name()).collect()));
+    assert_eq!((BALANCERS[0].name, Balance::NAMED[0].name()), ("round_robin", "round_robin"), "the default first");
+    let others: Vec<&str> = BALANCERS.iter().filter(|spec| spec.needs_settings).map(|spec| spec.name).collect();
+    assert_eq!(others, ["hash"]);
     assert!(BALANCERS.iter().all(|spec| spec.doc.lines().next().is_some_and(|line| line.ends_with('.'))));
 }
 

@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use model::PickReason;
 use model::snapshot::Balance;
 
-use super::hash::HashTable;
-use super::{least, random, round_robin};
-use crate::balance::response_time::Timing;
+use super::Choice;
 use crate::cluster::Lease;
 use crate::cluster::state::EndpointState;
 use crate::hash::FastMap;
@@ -41,24 +39,6 @@ pub(crate) struct Tier {
     pub(super) share_end: u64,
     /// Why members of this tier are picked, if nothing more is to be said of a pick.
     pub(super) reason: PickReason,
-}
-
-/// What a balancer computes ahead.
-pub(super) enum Choice {
-    /// Places in the tier, one for each turn.
-    RoundRobin(Box<[u32]>),
-    /// Sums of the weights up to and with each member.
-    Random(Box<[u64]>),
-    /// Places in the tier, one for each turn among equals.
-    LeastRequest(Box<[u32]>),
-    /// Sums as above.
-    PowerOfTwo(Box<[u64]>),
-    /// Turns as above.
-    LeastTime(Box<[u32]>, Timing),
-    /// Sums as above.
-    PeakEwma(Box<[u64]>, Timing),
-    First,
-    Hash(HashTable),
 }
 
 /// What tells the tiers of a cluster apart, whatever plan they are of.
@@ -104,12 +84,17 @@ impl TierState {
     }
 }
 
-/// A member as hashes see it: the same on every instance of the program that has the same configuration.
+/// A member as balancers prepare for it: the same on every instance of the program that has the same configuration.
 #[derive(Clone, Copy)]
 pub(super) struct Seed {
     /// Hash of the endpoint's name.
     pub(super) id: u64,
     pub(super) weight: u32,
+}
+
+/// Returns the weights of these members.
+pub(super) fn weights(seeds: &[Seed]) -> Vec<u32> {
+    seeds.iter().map(|seed| seed.weight).collect()
 }
 
 /// The endpoints of a tier that are configured, whether they are up or not: what is sized by them stays as it is while
@@ -132,22 +117,8 @@ impl Tier {
     ) -> Self {
         let seeds: Vec<Seed> = members.iter().map(|(member, id)| Seed { id: *id, weight: member.weight }).collect();
         let members: Box<[Member]> = members.into_iter().map(|(member, _)| member).collect();
-        let weights = || members.iter().map(|member| member.weight).collect::<Vec<u32>>();
-        let choice = match balance {
-            Balance::RoundRobin => Choice::RoundRobin(round_robin::sequence(&weights())),
-            Balance::Random => Choice::Random(random::sums(&weights())),
-            Balance::LeastRequest => Choice::LeastRequest(least::turns(&weights())),
-            Balance::PowerOfTwo => Choice::PowerOfTwo(random::sums(&weights())),
-            Balance::LeastTime { half_life } => {
-                Choice::LeastTime(least::turns(&weights()), Timing::new(*half_life, false))
-            }
-            Balance::PeakEwma { half_life } => {
-                Choice::PeakEwma(random::sums(&weights()), Timing::new(*half_life, true))
-            }
-            Balance::First => Choice::First,
-            Balance::Hash(hash) => Choice::Hash(HashTable::new(hash, &seeds, configured)),
-        };
-        let counts = matches!(&choice, Choice::Hash(table) if table.is_bounded());
+        let choice = Choice::new(balance, &seeds, configured);
+        let counts = choice.counts();
         Self { members, choice, state, counts, share_end: 0, reason: PickReason::Balance }
     }
 
@@ -218,7 +189,7 @@ impl Tier {
     /// Takes any free place, whatever the balancer would choose, for one who waited: whose turn it is was settled before.
     /// `known`: only at members with these slots; at none that were `tried`.
     pub(super) fn take_free(&self, known: Option<&FastMap<u32, u32>>, tried: &[u32]) -> Option<Lease> {
-        let start = if matches!(self.choice, Choice::First) { 0 } else { self.bits() as usize };
+        let start = if self.choice.is_ordered() { 0 } else { self.bits() as usize };
         let (before, after) = self.members.split_at(start.checked_rem(self.members.len())?);
         let is_known = |member: &Member| known.is_none_or(|known| known.contains_key(&member.state.slot));
         let may_be = |member: &Member| is_known(member) && !tried.contains(&member.state.slot);

@@ -244,7 +244,7 @@ fn why(
             // Why it comes later is said already.
             let because = match (plan.endpoints[index].endpoint.placement.is_backup, reason) {
                 (false, _) => return because(reason, &plan.cluster.balance, ask),
-                (true, PickReason::Spill) => chosen_by(&plan.cluster.balance, ask).to_owned(),
+                (true, PickReason::Spill) => balance::reason(&plan.cluster.balance, ask).to_owned(),
                 (true, _) => because(reason, &plan.cluster.balance, ask),
             };
             format!("a backup, as no regular endpoint can take the request; {because}")
@@ -264,7 +264,7 @@ fn is_at_its_bound(plan: &ClusterPlan) -> bool {
 }
 
 fn because(reason: PickReason, balance: &Balance, ask: &Ask<'_>) -> String {
-    let chosen = chosen_by(balance, ask);
+    let chosen = balance::reason(balance, ask);
     match reason {
         PickReason::Only => "no other may get work".into(),
         PickReason::Overflow => "the endpoint that the key of the request falls on has no room for it".into(),
@@ -274,20 +274,6 @@ fn because(reason: PickReason, balance: &Balance, ask: &Ask<'_>) -> String {
         PickReason::Panic => format!("{chosen}, regardless of health (panic)"),
         PickReason::Fallback => format!("{chosen}, as fallback for the route's subset"),
         _ => chosen.into(),
-    }
-}
-
-fn chosen_by(balance: &Balance, ask: &Ask<'_>) -> &'static str {
-    match balance {
-        Balance::RoundRobin => "its turn comes next",
-        Balance::Random => "drawn by chance, by weight",
-        Balance::LeastRequest => "it has the fewest requests in flight for its weight",
-        Balance::PowerOfTwo => "the one with fewer requests in flight of two drawn by chance",
-        Balance::LeastTime { .. } => "it is likely to answer soonest",
-        Balance::PeakEwma { .. } => "the one that is likely to answer sooner of two drawn by chance",
-        Balance::First => "it is the first that has room",
-        Balance::Hash(_) if ask.key.is_some() => "the key of the request falls on it",
-        Balance::Hash(_) => "the request has no key to hash, so chance decides",
     }
 }
 

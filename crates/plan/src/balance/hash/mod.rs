@@ -7,8 +7,7 @@ mod rendezvous;
 use model::PickReason;
 use model::snapshot::{Hash, HashAlgorithm};
 
-use super::tier::Configured;
-use super::{Ask, BalancerSpec, Chance, Member, Seed, Tier};
+use super::{Ask, Balancer, BalancerSpec, Chance, Configured, Member, Seed, Tier, Waiting};
 use crate::cluster::Lease;
 use crate::random::mix;
 
@@ -61,10 +60,6 @@ impl HashTable {
         Self { table, bound: hash.load_max.map(|percent| (percent, weight)) }
     }
 
-    pub(super) fn is_bounded(&self) -> bool {
-        self.bound.is_some()
-    }
-
     /// The member that a key belongs to.
     #[inline]
     fn locate(&self, key: u64) -> usize {
@@ -76,16 +71,34 @@ impl HashTable {
     }
 }
 
-#[inline]
-pub(super) fn take(tier: &Tier, table: &HashTable, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
-    match ask.key {
-        Some(key) => take_by(tier, table, key, ask.tried),
-        None => take_by(tier, table, chance(), ask.tried).map(|lease| lease.because(tier.reason)),
+impl Balancer for HashTable {
+    #[inline]
+    fn take(&self, tier: &Tier, chance: &mut Chance<'_>, ask: &Ask<'_>) -> Option<Lease> {
+        match ask.key {
+            Some(key) => take(tier, self, key, ask.tried),
+            None => take(tier, self, chance(), ask.tried).map(|lease| lease.because(tier.reason)),
+        }
+    }
+
+    fn take_for_waiting(&self, tier: &Tier, chance: &mut Chance<'_>, waiting: &Waiting<'_>) -> Option<Lease> {
+        take(tier, self, waiting.key.unwrap_or_else(chance), waiting.tried)
+    }
+
+    /// For bounded loads.
+    fn counts(&self) -> bool {
+        self.bound.is_some()
+    }
+
+    fn reason(ask: &Ask<'_>) -> &'static str {
+        match ask.key {
+            Some(_) => "the key of the request falls on it",
+            None => "the request has no key to hash, so chance decides",
+        }
     }
 }
 
-/// The same by a key that is known.
-pub(super) fn take_by(tier: &Tier, table: &HashTable, key: u64, tried: &[u32]) -> Option<Lease> {
+/// Takes a place where a key leads.
+fn take(tier: &Tier, table: &HashTable, key: u64, tried: &[u32]) -> Option<Lease> {
     let because = |lease: Lease, reason| if tier.reason == PickReason::Balance { lease.because(reason) } else { lease };
     let mut place = table.locate(key);
     for again in 1..=TRIES_MAX {
