@@ -212,7 +212,10 @@ impl<'a> Writer<'a> {
                 parts.push(part);
             }
         }
-        parts.join(", or ")
+        // Naming what a list holds would repeat all that stands before it.
+        let item = parts.last().and_then(|last| last.strip_prefix("list of "));
+        let others = parts.split_last().map_or_else(String::new, |(_, others)| others.join(", or "));
+        if item == Some(others.as_str()) { format!("{others}, or a list of these") } else { parts.join(", or ") }
     }
 }
 
