@@ -79,8 +79,8 @@ fn find<'a>(admin: &'a Admin, (headers, shown): Credentials<'_>) -> Result<Optio
 /// Nobody of `identities` has shown his certificate.
 fn unknown(shown: Option<&ShownCertificate>) -> Problem {
     let message = match shown {
-        Some(shown) => format!("the certificate of `{}` is not known", shown.subject),
-        None => "a certificate is needed".to_owned(),
+        Some(shown) => format!("the certificate of `{}` matches no identity", shown.subject),
+        None => "a certificate is required".to_owned(),
     };
     Problem::new(StatusCode::FORBIDDEN, message).suggest("use one with a name of `admin.identities`")
 }
@@ -92,11 +92,11 @@ fn of_token<'a>(admin: &'a Admin, headers: &HeaderMap) -> Result<Found<'a>, Prob
         Err(Problem::new(StatusCode::UNAUTHORIZED, message).suggest(mend))
     };
     let mut fields = headers.get_all(header::AUTHORIZATION).iter();
-    let (Some(field), None) = (fields.next(), fields.next()) else { return denied("a token is needed") };
+    let (Some(field), None) = (fields.next(), fields.next()) else { return denied("a token is required") };
     let bytes = field.as_bytes();
-    let Some((scheme, sent)) = bytes.split_at_checked(7) else { return denied("a token is needed") };
+    let Some((scheme, sent)) = bytes.split_at_checked(7) else { return denied("a token is required") };
     if !scheme.eq_ignore_ascii_case(b"bearer ") {
-        return denied("a token is needed");
+        return denied("a token is required");
     }
     // Every token is looked at, so that the time tells nothing.
     let fitting = admin
@@ -105,7 +105,7 @@ fn of_token<'a>(admin: &'a Admin, headers: &HeaderMap) -> Result<Found<'a>, Prob
         .fold(None, |found, token| if is_same(&token.secret.0, sent.trim_ascii()) { Some(token) } else { found });
     match fitting {
         Some(token) => Ok(Found { name: &token.name, role: token.role, by: "token" }),
-        None => denied("the token is not known"),
+        None => denied("the token is unknown"),
     }
 }
 

@@ -105,7 +105,7 @@ fn chosen(shown: &Shown, query: Option<&str>) -> Result<Value, Problem> {
         None | Some("effective") => Ok(shown.effective()),
         Some("written") => Ok(shown.written()),
         Some(other) => {
-            Err(Problem::new(StatusCode::BAD_REQUEST, format!("`as` is `effective` or `written`, not `{other}`")))
+            Err(Problem::new(StatusCode::BAD_REQUEST, format!("`as` must be `effective` or `written`, not `{other}`")))
         }
     }
 }
@@ -167,7 +167,7 @@ pub(crate) fn number(parts: &[String]) -> Result<u64, Problem> {
 fn generation(view: &View, parts: &[String]) -> Result<Entry, Problem> {
     let wanted = number(parts)?;
     let found = view.generations().into_iter().find(|entry| entry.generation == wanted);
-    found.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, format!("generation {wanted} is not remembered")))
+    found.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, format!("generation {wanted} is not in the history")))
 }
 
 fn endpoints(view: &View, parts: &[String]) -> Result<Response, Problem> {
@@ -230,7 +230,7 @@ pub(crate) async fn connections(shared: Shared, query: Option<&str>) -> Result<R
     }
     // Each worker looks at all of its connections for this: never twice at a time.
     static ONE: Semaphore = Semaphore::const_new(1);
-    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "a worker is busy; ask again");
+    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "a worker is busy; try again");
     let turn = ONE.acquire().await.map_err(|_| busy())?;
     let listed = tokio::task::spawn_blocking(move || {
         // Also when nobody waits for it any more.

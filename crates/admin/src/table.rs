@@ -179,8 +179,8 @@ const fn asking(call: Call, query: &'static [(&'static str, &'static str)]) -> C
 const EXPLAIN: &[(&str, &str)] = &[
     ("request", "required: `GET https://host/path`, or a URL alone"),
     ("client", "the address of the client"),
-    ("header", "a field, `name: value`; several times for several"),
-    ("listener", "the listener; by default the one that fits scheme and port"),
+    ("header", "a field, `name: value`; may be repeated"),
+    ("listener", "the listener; by default the one that matches scheme and port"),
 ];
 
 const PAGE: &[(&str, &str)] = &[

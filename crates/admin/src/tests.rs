@@ -388,7 +388,7 @@ fn one_object_and_one_endpoint_can_be_looked_at() {
             "did you mean",
         ),
         ("/api/statuss", "there is no `/api/statuss`", "did you mean `/api/status`?"),
-        ("/api/generations/9", "generation 9 is not remembered", ""),
+        ("/api/generations/9", "generation 9 is not in the history", ""),
         ("/api/generations/x", "`x` is not the number of a generation", ""),
     ] {
         let answer = get(admin.address(), path);

@@ -45,7 +45,7 @@ pub(crate) async fn answer(
         None | Some("false") => false,
         Some("true" | "") => true,
         Some(other) => {
-            let message = format!("`dry_run` is `true` or `false`, not `{other}`");
+            let message = format!("`dry_run` must be `true` or `false`, not `{other}`");
             return Err(Problem::new(StatusCode::BAD_REQUEST, message));
         }
     };
@@ -90,7 +90,7 @@ pub(crate) fn terms(query: Option<&str>) -> Result<Option<Terms>, Problem> {
     };
     let Some(share) = parameter(query, "canary") else {
         if let Some(name) = NAMES.into_iter().find(|name| parameter(query, name).is_some()) {
-            let problem = Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` has no meaning without `canary`"));
+            let problem = Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` has no effect without `canary`"));
             return Err(problem.suggest("add `canary=10%25`"));
         }
         return Ok(None);
@@ -237,7 +237,7 @@ fn wanted(what: What, parts: &[String], text: String) -> Result<Change, Problem>
             let number =
                 weight.as_u64().filter(|weight| *weight <= WEIGHT_MAX).and_then(|weight| weight.try_into().ok());
             let weight =
-                number.ok_or_else(|| bad(format!("`weight` is a number from 0 to {WEIGHT_MAX}, not {weight}")))?;
+                number.ok_or_else(|| bad(format!("`weight` must be a number from 0 to {WEIGHT_MAX}, not {weight}")))?;
             Change::Endpoints { cluster: part(0), edit: EndpointEdit::Weight(part(1), weight) }
         }
         _ => {

@@ -94,7 +94,7 @@ fn of_quotes(line: &str, info: &str, spot: Spot) -> Option<Explained> {
             true => format!("write `\\{escape}`"),
             false => format!("put the text in single quotes: '{inner}'"),
         };
-        let message = format!("not YAML: `{escape}` is no escape in double quotes");
+        let message = format!("not YAML: `{escape}` is not a valid escape in double quotes");
         return Some(Explained { spot: Spot { column: at, ..spot }, message, mend: Some(mend) });
     }
     let is_open = ["end of stream", "indentation", "document indicator"].iter().any(|part| info.contains(part));

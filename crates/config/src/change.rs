@@ -360,8 +360,9 @@ fn put_admin(tree: &mut Node, loaded: &Loaded) {
 /// # Panics
 /// What was taken does not give what was wanted.
 pub fn check_change(choice: u8, text: &str) -> Result<(), Diagnostics> {
-    let no_names =
-        |_: &model::provider::NameLookup, _: &str, _: u16| Err(std::io::Error::other("names are not looked up here"));
+    let no_names = |_: &model::provider::NameLookup, _: &str, _: u16| {
+        Err(std::io::Error::other("host names are not resolved here"))
+    };
     let loader =
         Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
     let site = "version: 1\nlisteners: { web: { bind: '127.0.0.1:1' } }\nroutes: [{ name: main, cluster: a }]\nclusters:\n  \

@@ -50,7 +50,7 @@ fn fill_scalar(
     match replace(&scalar.text, environment) {
         Ok((text, used)) => {
             let Some(left) = budget.unfolded_bytes.checked_sub(text.len()) else {
-                let message = format!("variables fill in more than {UNFOLDED_BYTES_MAX} bytes");
+                let message = format!("variables expand to more than {UNFOLDED_BYTES_MAX} bytes");
                 sink.push(span, message, None);
                 return None;
             };
@@ -94,7 +94,7 @@ fn replace(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<(
             used = true;
         }
         if out.len() > UNFOLDED_BYTES_MAX {
-            let message = format!("variables fill in more than {UNFOLDED_BYTES_MAX} bytes");
+            let message = format!("variables expand to more than {UNFOLDED_BYTES_MAX} bytes");
             return Err((message, "put the text into a file".to_owned()));
         }
         rest = &rest[at + end + 1..];

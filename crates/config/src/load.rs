@@ -271,7 +271,7 @@ fn before_of(loaded: &Loaded) -> Before<'_> {
 /// # Errors
 /// Everything that is wrong.
 pub fn check_text(text: &str) -> Result<Snapshot, Diagnostics> {
-    let no_names = |_: &NameLookup, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
+    let no_names = |_: &NameLookup, _: &str, _: u16| Err(io::Error::other("host names are not resolved here"));
     let loader =
         Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
     let beside = Beside { provided: &[], changes: &Changes::default() };
@@ -297,7 +297,7 @@ pub fn fault_of_provided(loader: &Loader<'_>, provider: &str, text: &str) -> Opt
 pub fn check_provided(text: &str) -> Result<Snapshot, Diagnostics> {
     const FILE: &str = "version: 1\nlisteners: { web: { bind: '127.0.0.1:80' } }\nroutes: [{ cluster: site }]\n\
                         clusters: { site: { endpoints: { from: fleet } } }\nproviders: { fleet: { file: { path: x } } }\n";
-    let no_names = |_: &NameLookup, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
+    let no_names = |_: &NameLookup, _: &str, _: u16| Err(io::Error::other("host names are not resolved here"));
     let loader =
         Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
     let text = ProvidedText { name: "text".to_owned(), folder: None, text: text.into() };

@@ -243,7 +243,7 @@ impl Joining<'_> {
             Kind::Invalid => return,
             Kind::List(_) | Kind::Scalar(_) => {
                 let mend = "write `listeners:`, `routes:`, `clusters:` or `endpoints:`".to_owned();
-                return self.sink.push(span, "what a provider gives must be a map", Some(mend));
+                return self.sink.push(span, "the document of a provider must be a map", Some(mend));
             }
         };
         for (key, node) in entries {
@@ -267,8 +267,8 @@ impl Joining<'_> {
                 }
                 ("routes", _) => self.sink.push(key.span, "`routes` must be a list", None),
                 (other, _) => {
-                    let mend = format!("a provider gives {}", KEYS.map(|key| format!("`{key}`")).join(", "));
-                    self.sink.push(key.span, format!("`{other}` is not a provider's to give"), Some(mend));
+                    let mend = format!("a provider may deliver {}", KEYS.map(|key| format!("`{key}`")).join(", "));
+                    self.sink.push(key.span, format!("a provider cannot deliver `{other}`"), Some(mend));
                 }
             }
         }
@@ -278,7 +278,7 @@ impl Joining<'_> {
         let id = (format!("endpoints of {provider}"), key.text.to_string());
         if let Some(first) = self.places.insert(id, key.span) {
             let place = self.documents.get(first.file).map_or("", |document| &document.name);
-            let message = format!("endpoints of `{}` are given twice, first in {place}:{}", key.text, first.line);
+            let message = format!("endpoints of `{}` are defined twice, first in {place}:{}", key.text, first.line);
             let (told, bond) = ((message, Some("put them in one place".to_owned())), Bond::Taken(place.to_owned()));
             return self.sink.push_bound(key.span, told, bond);
         }

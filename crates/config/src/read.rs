@@ -397,7 +397,7 @@ fn expand(path: &Path, documents: &mut Documents) -> Result<Vec<PathBuf>, String
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let parent = path.parent().unwrap_or(Path::new(""));
     if parent.to_string_lossy().contains(['*', '?']) {
-        return Err("`*` may stand in the name of a file, not of a folder".to_owned());
+        return Err("`*` is allowed in file names, not in folder names".to_owned());
     }
     if name.contains(['*', '?']) {
         return list(parent, &|file| fits(&name, file), documents);

@@ -51,13 +51,13 @@ A configuration is one file in YAML 1.2 or JSON. `equipoise schema` prints its J
 
 - Durations: `250ms`, `2s`, `5m`, `1h`, `1m30s`; greater than zero, at most one year.
 - Sizes: a number of bytes, or `16KiB`, `1MiB`, `1GiB` (powers of 1024), `1kB`, `1MB`, `1GB` (powers of 1000).
-- Shares: `50%`, from 0% to 100%; percentages of 100% or more: `125%`. Whole, with their sign.
+- Shares: `50%`, from 0% to 100%; percentages of 100% or more: `125%`. They are whole numbers with a percent sign.
 - `${NAME}` in a value is replaced by an environment variable, `${NAME:-default}` by the default when the variable is not \
-set or empty; `$${` stands for `${`. Put such values in quotes inside `{ }` and `[ ]`. The result is never looked at \
+set or empty; `$${` stands for `${`. Put such values in quotes inside `{ }` and `[ ]`. The result is not expanded \
 again, and cannot add keys.
-- Relative paths start at the file that holds them.
+- Relative paths start at the file that contains them.
 - YAML 1.2: only `true` and `false` are truth values; `on`, `yes` and the like are text. Aliases work, tags and merge \
-keys (`<<`) do not. A key stands once.
+keys (`<<`) do not. Each key may occur once.
 
 ";
 
@@ -215,7 +215,7 @@ impl<'a> Writer<'a> {
         // Naming what a list holds would repeat all that stands before it.
         let item = parts.last().and_then(|last| last.strip_prefix("list of "));
         let others = parts.split_last().map_or_else(String::new, |(_, others)| others.join(", or "));
-        if item == Some(others.as_str()) { format!("{others}, or a list of these") } else { parts.join(", or ") }
+        if item == Some(others.as_str()) { format!("{others}, or a list") } else { parts.join(", or ") }
     }
 }
 

@@ -134,7 +134,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, (String, Option<String>)> 
         rest = &rest[digits + letters..];
     }
     if total.is_zero() {
-        return Err((format!("`{text}` is no time at all"), Some("it must be longer than 0".to_owned())));
+        return Err((format!("`{text}` is zero"), Some("it must be greater than zero".to_owned())));
     }
     Ok(total)
 }
@@ -164,7 +164,7 @@ pub fn parse_shift(text: &str) -> Result<i32, (String, Option<String>)> {
         }
         Err(_) => {
             let mend = "write it like `2s` or `-500ms`".to_owned();
-            return Err((format!("`{text}` is not a time forth or back"), Some(mend)));
+            return Err((format!("`{text}` is not a time offset"), Some(mend)));
         }
     };
     if length > QUEUE_OFFSET_MAX {

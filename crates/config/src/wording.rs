@@ -120,7 +120,7 @@ pub(crate) fn mend_type(
         return match shape(schema) {
             Shape::List => Some(item),
             Shape::Integer | Shape::Number | Shape::Boolean if is_one => {
-                Some(format!("set the variable to that; what `{written}` holds is not shown"))
+                Some(format!("set the variable to that; the value of `{written}` is not shown"))
             }
             _ => None,
         };
@@ -135,7 +135,7 @@ pub(crate) fn mend_type(
             _ => Some("write `{}` for the defaults, or leave the key out".to_owned()),
         },
         (Shape::Map, Value::String(_)) => mend_map(schema, root, text),
-        (_, Value::Null) if is_needed => Some("give a value: the key must be there".to_owned()),
+        (_, Value::Null) if is_needed => Some("give a value: the key is required".to_owned()),
         (_, Value::Null) => Some("give a value, or leave the key out for the default".to_owned()),
         (Shape::Integer, Value::String(_)) if text.parse::<u64>().is_ok() => {
             Some(format!("write it without quotes: {text}"))
@@ -220,7 +220,9 @@ pub(crate) fn mend_place(
     let conditions = resolved(properties?.get("match")?, root)?.get("properties")?.as_object()?;
     let shown = value.text().filter(|text| !value.is_from_environment() && text.len() <= 40).unwrap_or("…");
     match key {
-        WHEN => Some("conditions of a route stand in `match`; those of a filter, in `when` beside its name".to_owned()),
+        WHEN => {
+            Some("conditions of a route belong in `match`; those of a filter, in `when` beside its name".to_owned())
+        }
         "prefix" | "path" if value.text().is_some() => {
             Some(format!("write it in `match`: `match: {{ path: {{ prefix: {shown} }} }}`"))
         }

@@ -173,7 +173,7 @@ impl Builder<'_> {
 
     fn refuse_tag(&mut self, tag: Option<&Tag>, span: Span) {
         if let Some(tag) = tag {
-            self.sink.push(span, format!("the tag `{tag}` means nothing here"), Some("remove it".into()));
+            self.sink.push(span, format!("the tag `{tag}` is not supported"), Some("remove it".into()));
         }
     }
 
@@ -229,7 +229,7 @@ impl Builder<'_> {
         match self.budget.unfolded_bytes.checked_sub(bytes) {
             Some(left) => self.budget.unfolded_bytes = left,
             None => {
-                let message = format!("aliases unfold to more than {UNFOLDED_BYTES_MAX} bytes");
+                let message = format!("aliases expand to more than {UNFOLDED_BYTES_MAX} bytes");
                 self.sink.push(span, message, None);
                 return None;
             }
@@ -239,14 +239,14 @@ impl Builder<'_> {
 
     fn alias(&mut self, anchor: usize, span: Span) -> Option<()> {
         let Some(anchored) = self.anchors.get(&anchor) else {
-            self.sink.push(span, "this alias stands inside what it names", None);
+            self.sink.push(span, "this alias is inside its own anchor", None);
             return None;
         };
         let (nodes, bytes, height) = (anchored.nodes, anchored.bytes, anchored.height);
         self.spend(nodes, span)?;
         self.spend_bytes(bytes, span)?;
         if self.stack.len() + height > DEPTH_MAX {
-            self.sink.push(span, format!("nested deeper than {DEPTH_MAX} levels once this alias is unfolded"), None);
+            self.sink.push(span, format!("nested deeper than {DEPTH_MAX} levels once this alias is expanded"), None);
             return None;
         }
         let node = self.anchors.get(&anchor)?.node.clone();
@@ -274,7 +274,7 @@ fn take_key(node: Node, seen: &mut HashMap<Text, Span>, sink: &mut Sink) -> Pend
         return PendingKey::Dropped;
     };
     if let Some(first) = seen.get(&scalar.text) {
-        let message = format!("the key `{}` stands here twice, first in line {}", scalar.text, first.line);
+        let message = format!("the key `{}` is listed twice, first in line {}", scalar.text, first.line);
         sink.push(node.span, message, Some("keep one of them".into()));
         return PendingKey::Dropped;
     }

@@ -78,7 +78,7 @@ fn cli_page() -> String {
     let mut program = Cli::command().term_width(100).color(clap::ColorChoice::Never);
     program.build();
     let mut text = String::from(
-        "# The command line\n\nMade from the program by `cargo run -p equipoise -- reference docs/reference`; do not edit.\n",
+        "# The command line\n\nGenerated from the program by `cargo run -p equipoise -- reference docs/reference`; do not edit.\n",
     );
     push_help(&mut text, "equipoise", program.render_long_help().to_string());
     push_commands(&mut text, "equipoise", &mut program);

@@ -208,7 +208,7 @@ impl FromStr for HostPattern {
             return Err(format!("`{text}` is not a host name, nor `*.` followed by one"));
         }
         if name.contains(':') && !name.starts_with('[') {
-            return Err(format!("`{text}` must not carry a port"));
+            return Err(format!("`{text}` must not have a port"));
         }
         Ok(if wildcard { Self::Suffix(name.to_owned()) } else { Self::Exact(name.to_owned()) })
     }

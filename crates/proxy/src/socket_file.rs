@@ -43,11 +43,11 @@ impl SocketFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
             Ok(found) if !found.file_type().is_socket() => {
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the file is not a socket"));
             }
             // It may be one that does not listen yet, which looks as if its process were dead.
             Ok(found) if ours.iter().any(|file| file.id == (found.dev(), found.ino())) => {
-                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another listener has this file"));
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another listener uses this file"));
             }
             Ok(_) => {}
         }

@@ -56,7 +56,7 @@ impl Resolver<'_> {
         let is_given = |path: &str| !self.document_at(path).is_some_and(Document::shows_lines);
         let is_in_order = is_given(path) || !is_given(&first.path);
         let (first, second) = if is_in_order { (first, taker) } else { (taker, first) };
-        let mut message = format!("`{bind}` is taken by {} already", first.who);
+        let mut message = format!("`{bind}` is already used by {}", first.who);
         if self.tree.locate(&first.path).file != self.tree.locate(&second.path).file {
             message += &format!(", in {}", self.place_of(&first.path, &second.path));
         }
@@ -227,7 +227,7 @@ fn mend_bind(text: &str) -> String {
         return format!("write `0.0.0.0:{port}` for all IPv4 addresses, `[::]:{port}` for all IPv6 addresses");
     }
     if let Some(port) = text.strip_prefix("localhost:") {
-        return format!("write `127.0.0.1:{port}`: names are not looked up here");
+        return format!("write `127.0.0.1:{port}`: host names are not resolved here");
     }
     match text.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) => format!("add a port: `{address}:80`"),

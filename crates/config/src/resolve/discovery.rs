@@ -44,12 +44,13 @@ impl Resolver<'_> {
             let bare = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS_PORT));
             match bare.or_else(|_| text.parse::<SocketAddr>()) {
                 Ok(address) if resolvers.contains(&address) => {
-                    self.report(&path, "this resolver stands here twice", None)
+                    self.report(&path, "this resolver is listed twice", None)
                 }
                 Ok(address) if address.port() == 0 => self.report(&path, format!("`{text}` has port 0"), None),
                 Ok(address) => resolvers.push(address),
                 Err(_) => {
-                    let mend = "write it like `10.0.0.2` or `10.0.0.2:5353`: names are not looked up here".to_owned();
+                    let mend =
+                        "write it like `10.0.0.2` or `10.0.0.2:5353`: host names are not resolved here".to_owned();
                     self.report(&path, format!("`{text}` is not an address"), Some(mend));
                 }
             }

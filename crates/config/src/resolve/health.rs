@@ -43,7 +43,7 @@ impl Resolver<'_> {
         if longest < shortest {
             let path = format!("{at}/ejection_time_max");
             let shown = (show_duration(longest), show_duration(shortest));
-            let message = format!("no ejection can last {} at most when the first lasts {}", shown.0, shown.1);
+            let message = format!("the longest ejection, {}, is shorter than the first, {}", shown.0, shown.1);
             self.report(&path, message, Some(format!("write {} or more", shown.1)));
         }
         let looks = written.consecutive_failures > 0

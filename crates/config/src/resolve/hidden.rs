@@ -175,7 +175,7 @@ impl Resolver<'_> {
         let place = self.place_of(&format!("routes/{first}"), &at);
         let reason = if other.priority > route.priority { "has a higher `priority`" } else { "comes first" };
         let message = format!(
-            "no request reaches route `{}`: route `{}` in {place} takes the same requests and {reason}",
+            "no request reaches route `{}`: route `{}` in {place} matches the same requests and {reason}",
             route.name, other.name
         );
         let mend = "give it another `match`, or take it out".to_owned();

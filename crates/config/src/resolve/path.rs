@@ -36,9 +36,8 @@ impl Resolver<'_> {
             [] => self.warn_of_no_form(at, path),
             several => {
                 let list = several.iter().map(|form| format!("`{form}`")).collect::<Vec<_>>().join(" and ");
-                let message =
-                    format!("the listeners of this route bring the path `{path}` into different forms: {list}");
-                let mend = "give each listener a route of its own, by `listeners`: here it is compared as it stands";
+                let message = format!("the listeners of this route normalize the path `{path}` differently: {list}");
+                let mend = "give each listener its own route, with `listeners`; here the path is compared as written";
                 self.warn(at, message, Some(mend.to_owned()));
             }
         }
@@ -47,8 +46,8 @@ impl Resolver<'_> {
 
     fn warn_of_no_form(&mut self, at: &str, path: &str) {
         let kept = Paths { merge_slashes: true, escaped_slashes: EscapedSlashes::Keep };
-        let mend = normal(path, &kept).map(|_| "say `paths: { escaped_slashes: keep }` in the listener".to_owned());
-        let message = format!("no request has the path `{path}`: it can be read in several ways, and is refused");
+        let mend = normal(path, &kept).map(|_| "set `paths: { escaped_slashes: keep }` in the listener".to_owned());
+        let message = format!("no request has the path `{path}`: it is ambiguous, so such requests are rejected");
         self.warn(at, message, mend);
     }
 

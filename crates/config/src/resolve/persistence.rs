@@ -72,7 +72,7 @@ impl Resolver<'_> {
             let meets = |first: &&&Cluster| meet(routes, (first.name.as_str(), cluster.name.as_str()), &cookie.domain);
             if let Some(first) = sharing.iter().find(meets) {
                 let message = format!(
-                    "the cluster `{}` sets a cookie `{}` for the same clients: each of both would take the other's for none",
+                    "the cluster `{}` sets a cookie `{}` for the same clients: each of them would ignore the other's cookie",
                     first.name, cookie.name
                 );
                 let at = format!("clusters/{}/persistence/cookie", cluster.name);
@@ -157,7 +157,7 @@ impl Resolver<'_> {
             let Some(value) = settings.labels.get(label) else { continue };
             if let Some(first) = seen.insert(value, &settings.address) {
                 let message = format!("`{}` and `{first}` have the same label `{label}: {value}`", settings.address);
-                let mend = "a session is known by it: give each a value of its own".to_owned();
+                let mend = "it identifies sessions: give each endpoint its own value".to_owned();
                 self.report(&format!("{cluster}/endpoints/{index}/labels/{label}"), message, Some(mend));
             }
         }
@@ -240,7 +240,7 @@ impl Resolver<'_> {
             let span = self.tree.locate(&place);
             let mend = "`openssl rand -hex 32` makes a good one".to_owned();
             let message =
-                format!("the secret has {} bytes, which can be guessed: {SECRET_BYTES_MIN} are the least", bytes.len());
+                format!("the secret has {} bytes, which can be guessed: use at least {SECRET_BYTES_MIN}", bytes.len());
             self.sink.push(span, message, Some(mend));
             return None;
         }

@@ -62,7 +62,7 @@ impl Resolver<'_> {
         if !is_secure && !matches!(written.tls, None | Some(file::ClusterTls::Switch(false))) {
             let mend = Some("write `https://`, or leave `tls` out".to_owned());
             let span = self.key_span(at, "tls");
-            self.sink.push(span, "`tls` is for `https`", mend);
+            self.sink.push(span, "`tls` needs `https`", mend);
         }
         let place =
             Place::Host(host.trim_matches(['[', ']']).to_owned(), port.unwrap_or(if is_secure { 443 } else { 80 }));
@@ -110,7 +110,7 @@ impl Resolver<'_> {
         }
         if let (Some(_), Some(_)) = (token, basic) {
             let span = self.key_span(at, "basic_auth");
-            self.sink.push(span, "there is a `token` already", Some("leave one of them out".to_owned()));
+            self.sink.push(span, "there is already a `token`", Some("leave one of them out".to_owned()));
         }
         if let Some(token) = token.and_then(|token| self.credential(&format!("{at}/token"), token)) {
             fields.push(("authorization".to_owned(), format!("Bearer {token}")));
@@ -139,7 +139,7 @@ impl Resolver<'_> {
         if text.is_none() {
             // The text itself must not be shown.
             let span = self.tree.locate(&place);
-            self.sink.push(span, "it is empty, or holds what cannot be sent", None);
+            self.sink.push(span, "it is empty, or contains characters that cannot be sent", None);
         }
         text
     }
@@ -164,7 +164,7 @@ impl Resolver<'_> {
             };
             if address.parse::<SocketAddr>().is_err() {
                 let message = format!("`{address}` is not an address with a port");
-                let mend = "names are not looked up here: write it like `10.0.0.1:8080`".to_owned();
+                let mend = "host names are not resolved here: write it like `10.0.0.1:8080`".to_owned();
                 self.report(&path, message, Some(mend));
             }
         }

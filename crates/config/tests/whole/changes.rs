@@ -117,7 +117,7 @@ fn a_route_that_is_taken_out_leaves_the_others_their_names() {
     assert_eq!(load(&more).route_names(), ["route-1", "route-3", "last", "route-2"]);
     let whole = "version: 1\nroutes:\n  - { name: route-2, respond: {} }\n  - respond: {}\n";
     let refused = LOADER.replace(&after, whole).unwrap_err().to_string();
-    assert!(refused.contains("the name `route-2` is taken by the route"), "{refused}");
+    assert!(refused.contains("the name `route-2` is already used by the route"), "{refused}");
 }
 
 #[test]

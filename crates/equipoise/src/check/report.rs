@@ -36,7 +36,7 @@ fn text(checked: &Checked, is_strict: bool) -> Ending {
         return Ending::Good;
     }
     let told = if warnings > 0 { format!("; {}", counted(warnings, "warning")) } else { String::new() };
-    crate::print(&format!("{} is good: {summary}{told}\n", checked.name))
+    crate::print(&format!("{} is valid: {summary}{told}\n", checked.name))
 }
 
 /// An array of objects, errors first.

@@ -91,7 +91,7 @@ fn refusal_of(answer: &Answered, sent: Option<&Sent>) -> String {
 fn refused(answer: &Answered, sent: Option<&Sent>) -> String {
     let Ok(told) = serde_json::from_str::<Value>(&answer.body) else {
         return if answer.body.trim().is_empty() {
-            format!("the program answered {} and nothing else", answer.status)
+            format!("the program answered {} without a message", answer.status)
         } else {
             answer.body.trim_end().to_owned()
         };
@@ -309,10 +309,10 @@ mod tests {
             let told = refusal_of(&Answered { status: 422, etag: None, body: body(name) }, Some(&sent));
             assert_eq!(told, format!("bad\n\n{wanted}:3:2: no"));
         }
-        assert!(answer(401, r#"{"message":"a token is needed"}"#).contains("EQUIPOISE_TOKEN"));
+        assert!(answer(401, r#"{"message":"a token is required"}"#).contains("EQUIPOISE_TOKEN"));
         assert_eq!(
             (answer(400, "plain\n").as_str(), answer(500, "").as_str()),
-            ("plain", "the program answered 500 and nothing else")
+            ("plain", "the program answered 500 without a message")
         );
     }
 }

@@ -167,7 +167,7 @@ fn changes(told: &Value) -> String {
     let objects: Vec<Vec<String>> =
         list(&told["objects"]).map(|one| vec![text(&one["place"]), text(&one["change"])]).collect();
     if objects.is_empty() {
-        out.push_str("no object of the files is overridden\n");
+        out.push_str("nothing in the files is overridden\n");
     } else {
         out.push_str(&table(&["OBJECT", "BY THE API"], &objects));
     }
@@ -191,7 +191,7 @@ fn changes(told: &Value) -> String {
 fn providers(told: &Value) -> String {
     let row = |one: &Value| {
         let when = |key: &str| if one[key].is_null() { "never".to_owned() } else { time(&one[key]) };
-        let kept = if one["kept_from_before"] == true { ", kept from before" } else { "" };
+        let kept = if one["kept_from_before"] == true { ", from an earlier run" } else { "" };
         let count = |key: &str, what: &str| match one[key].as_u64() {
             Some(1) => format!("1 {what}"),
             other => format!("{} {what}s", other.unwrap_or(0)),
@@ -215,7 +215,7 @@ fn providers(told: &Value) -> String {
             out.push_str(&format!("\nparts of {} are ignored: {}\n", text(&one["name"]), text(why)));
         }
         for key in list(&one["missing"]) {
-            out.push_str(&format!("\n{} gives no endpoints for `{}`\n", text(&one["name"]), text(key)));
+            out.push_str(&format!("\n{} delivers no endpoints for `{}`\n", text(&one["name"]), text(key)));
         }
         if let Some(problems) = one["problems"].as_str() {
             out.push_str(&format!("\nthe new state of {} is rejected:\n{}\n", text(&one["name"]), problems.trim_end()));

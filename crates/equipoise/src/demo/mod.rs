@@ -128,7 +128,7 @@ fn welcome(address: SocketAddr, admin: Option<SocketAddr>, origins: &[Origin], l
     let told: Vec<String> =
         origins.iter().map(|origin| format!("{} ({} ms)", origin.name, origin.takes.as_millis())).collect();
     let mut text =
-        format!("Equipoise demo\n  listener   http://{address}  before three origins: {}\n", told.join(", "));
+        format!("Equipoise demo\n  listener   http://{address}  in front of three origins: {}\n", told.join(", "));
     if let Some(admin) = admin {
         text += &format!("  dashboard  http://{admin}\n");
     }

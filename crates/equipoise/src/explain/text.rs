@@ -67,11 +67,11 @@ fn filters(out: &mut String, filters: &[FilterTold]) {
             (Some(status), ..) => format!("answers {status}"),
             _ if filter.calls.is_some() => {
                 let cluster = filter.calls.as_deref().unwrap_or_default();
-                format!("asks the cluster `{cluster}`; what follows holds if that allows the request")
+                format!("asks the cluster `{cluster}`; the rest applies if it allows the request")
             }
             _ if filter.closes => "closes the connection or stream without an answer".to_owned(),
             (None, true, true) => "changes the response".to_owned(),
-            (None, true, false) => "changes nothing of this request".to_owned(),
+            (None, true, false) => "does not change this request".to_owned(),
             (None, false, true) => "changes the request, and the response".to_owned(),
             (None, false, false) => "changes the request".to_owned(),
         };

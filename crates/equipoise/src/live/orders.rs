@@ -99,9 +99,9 @@ impl Live {
             return Err(Refusal::Missing { message, suggestion: None });
         }
         if promotes {
-            self.promote_canary(&format!("{author} has said so"))?;
+            self.promote_canary(&format!("{author} requested it"))?;
         } else {
-            self.reconciler.end_canary(&format!("{author} has said so"));
+            self.reconciler.end_canary(&format!("{author} requested it"));
         }
         let (generation, revision) = (self.view().generation(), self.reconciler.revision());
         let differences =

@@ -272,8 +272,8 @@ fn is_at_its_bound(plan: &ClusterPlan) -> bool {
 fn because(reason: PickReason, balance: &Balance, ask: &Ask<'_>) -> String {
     let chosen = chosen_by(balance, ask);
     match reason {
-        PickReason::Only => "no other may get work".into(),
-        PickReason::Overflow => "the endpoint that the key of the request falls on has no room for it".into(),
+        PickReason::Only => "no other is available".into(),
+        PickReason::Overflow => "the endpoint of the request's key is full".into(),
         PickReason::OwnZone => format!("{chosen}, in the own zone"),
         PickReason::OtherZone => format!("{chosen}, in another zone: the own zone has too little capacity"),
         PickReason::Spill => format!("{chosen}, of a lower priority: the first has too little capacity"),
@@ -286,14 +286,14 @@ fn because(reason: PickReason, balance: &Balance, ask: &Ask<'_>) -> String {
 fn chosen_by(balance: &Balance, ask: &Ask<'_>) -> &'static str {
     match balance {
         Balance::RoundRobin => "its turn comes next",
-        Balance::Random => "drawn by chance, by weight",
+        Balance::Random => "drawn at random, by weight",
         Balance::LeastRequest => "it has the fewest requests in flight for its weight",
-        Balance::PowerOfTwo => "the one with fewer requests in flight of two drawn by chance",
+        Balance::PowerOfTwo => "the one with fewer requests in flight of two drawn at random",
         Balance::LeastTime { .. } => "it is likely to answer soonest",
-        Balance::PeakEwma { .. } => "the one that is likely to answer sooner of two drawn by chance",
+        Balance::PeakEwma { .. } => "the one that is likely to answer sooner of two drawn at random",
         Balance::First => "it is the first that has room",
-        Balance::Hash(_) if ask.key.is_some() => "the key of the request falls on it",
-        Balance::Hash(_) => "the request has no key to hash, so chance decides",
+        Balance::Hash(_) if ask.key.is_some() => "it is the endpoint of the request's key",
+        Balance::Hash(_) => "the request has no key to hash, so the choice is random",
     }
 }
 
@@ -304,7 +304,7 @@ fn notes(plan: &ClusterPlan, roll: &Roll, (ask, session): (&Ask<'_>, Session)) -
         notes.push(format!("hashed by {}", keys.join(", else ")));
     }
     if ask.subset != Subset::ALL {
-        notes.push("the route goes to a part of the cluster, by labels".to_owned());
+        notes.push("the route uses a subset of the cluster, by labels".to_owned());
     }
     if plan.cluster.spread.aperture.is_some() {
         notes.push("this instance uses a part of the endpoints, by `aperture`".to_owned());

@@ -148,7 +148,7 @@ impl Parsed<'_> {
 
     fn wanted(&self) -> &'static str {
         match (self.is_tcp, self.scheme) {
-            (true, _) => "connections as they are",
+            (true, _) => "plain TCP connections",
             (_, Scheme::Http) => "http",
             (_, Scheme::Https) => "https",
         }

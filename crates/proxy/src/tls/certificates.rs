@@ -19,7 +19,7 @@ use super::provider::Provider;
 pub(super) fn chain(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem.bytes).collect();
     match chain {
-        Ok(chain) if chain.is_empty() => Err(format!("{} holds no certificate", pem.path.display())),
+        Ok(chain) if chain.is_empty() => Err(format!("{} contains no certificate", pem.path.display())),
         Ok(chain) => Ok(chain),
         Err(error) => Err(format!("{} cannot be read as PEM: {error}", pem.path.display())),
     }
@@ -28,7 +28,7 @@ pub(super) fn chain(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, String> {
 /// The first private key in a file.
 pub(super) fn key(pem: &Pem) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(&pem.bytes)
-        .map_err(|error| format!("{} holds no private key that can be read: {error}", pem.path.display()))
+        .map_err(|error| format!("{} contains no usable private key: {error}", pem.path.display()))
 }
 
 /// Trust anchors from a file.

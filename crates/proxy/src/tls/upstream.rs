@@ -116,8 +116,8 @@ fn roots(settings: &UpstreamTls) -> Result<RootCertStore, Issue> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        return Err(Issue::at("", "this system has no certificate authorities to verify endpoints with")
-            .suggest("name a file with `authorities`"));
+        return Err(Issue::at("", "this system has no CA certificates to verify endpoints with")
+            .suggest("set `authorities` to a file"));
     }
     Ok(roots)
 }

@@ -87,7 +87,7 @@ fn step(text: &str) -> Result<(Step, &str), &'static str> {
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || !c.is_ascii();
         let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
         return match end {
-            0 => Err("a key is missing behind the dot"),
+            0 => Err("a key is missing after the dot"),
             _ => Ok((Step::Key(rest[..end].to_owned()), &rest[end..])),
         };
     }

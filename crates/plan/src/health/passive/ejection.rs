@@ -118,7 +118,7 @@ impl fmt::Display for Evidence {
                 let [rate, mean, needed] = [rate, mean, needed].map(|share| share * 100.0);
                 write!(f, "{rate:.1}% succeeded, {mean:.1}% on average, {needed:.1}% needed")
             }
-            Self::Latency { mean, others } => write!(f, "answers take {mean:.1?}, {others:.1?} with the others"),
+            Self::Latency { mean, others } => write!(f, "responses take {mean:.1?}, {others:.1?} at the others"),
         }
     }
 }
