@@ -27,7 +27,7 @@ pub(crate) struct Caller {
     pub(crate) is_trusted: bool,
 }
 
-/// What somebody shows: fields of his request, and the certificate of his connection, which is verified.
+/// What someone shows: fields of his request, and the certificate of his connection, which is verified.
 pub(crate) type Credentials<'a> = (&'a HeaderMap, Option<&'a ShownCertificate>);
 
 /// Whom credentials are of.
@@ -61,7 +61,8 @@ pub(crate) fn enter(admin: &Admin, needs: AdminRole, (headers, shown): Credentia
     Ok(Caller { name, is_trusted })
 }
 
-/// Who it is. `None`: nobody is asked. A token that is sent counts before a certificate, which a client may show to everybody.
+/// Returns the identity of a request, or `None` if no credentials are required. A token takes precedence over a certificate, which a client
+/// may present to every listener.
 fn find<'a>(admin: &'a Admin, (headers, shown): Credentials<'_>) -> Result<Option<Found<'a>>, Problem> {
     if !admin.asks_for_credentials() {
         return Ok(None);
@@ -76,7 +77,7 @@ fn find<'a>(admin: &'a Admin, (headers, shown): Credentials<'_>) -> Result<Optio
     if takes_token { of_token(admin, headers).map(Some) } else { Err(unknown(shown)) }
 }
 
-/// Nobody of `identities` has shown his certificate.
+/// Returns the problem that the certificate matches no entry of `identities`.
 fn unknown(shown: Option<&ShownCertificate>) -> Problem {
     let message = match shown {
         Some(shown) => format!("the certificate of `{}` matches no identity", shown.subject),
@@ -85,7 +86,7 @@ fn unknown(shown: Option<&ShownCertificate>) -> Problem {
     Problem::new(StatusCode::FORBIDDEN, message).suggest("use one with a name of `admin.identities`")
 }
 
-/// Whose token it is.
+/// Returns the owner of the token.
 fn of_token<'a>(admin: &'a Admin, headers: &HeaderMap) -> Result<Found<'a>, Problem> {
     let denied = |message: &str| {
         let mend = "send `authorization: Bearer TOKEN` with a token of `admin.tokens`";
@@ -140,7 +141,7 @@ fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// `json` or `yaml`, if that is what a content type says. None of these can be sent by a form.
+/// Returns `json` or `yaml` if the content type is one of these. A form can send neither.
 pub(crate) fn media_type(text: &str) -> Option<&'static str> {
     match text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
         "application/json" => Some("json"),

@@ -28,7 +28,7 @@ response may have been carried out: `ctl` says so and exits with 5.
 Errors are `{ "message": …, "suggestion": …, "diagnostics": […] }`, and nothing was changed. `ctl --json` prints the response as it is.
 "#;
 
-/// The page, in Markdown.
+/// Returns the page, in Markdown.
 pub fn reference() -> String {
     let mut text = String::from(
         "# The API\n\nGenerated from the program by `cargo run -p equipoise -- reference docs/reference`; do not edit.\n\n\

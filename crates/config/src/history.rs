@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version of what is written.
 const FORMAT: u32 = 1;
-/// Nobody counts further, and what reads JSON elsewhere cannot.
+/// No one counts further, and what reads JSON elsewhere cannot.
 const GENERATION_MAX: u64 = 1 << 53;
 /// The end of the year 9999.
 const UNIX_MS_MAX: u64 = 253_402_300_799_999;

@@ -75,7 +75,7 @@ pub fn parse_percent(text: &str) -> Result<u8, (String, Option<String>)> {
     }
 }
 
-/// What somebody may have meant by a duration without its unit: large numbers may be milliseconds, as elsewhere.
+/// Returns what someone may have meant by a duration without its unit: large numbers may be milliseconds, as elsewhere.
 pub(crate) fn guess_duration(number: &str) -> String {
     if number.trim_start_matches('-').len() > 2 {
         format!("did you mean `{number}ms` or `{number}s`?")
@@ -84,7 +84,7 @@ pub(crate) fn guess_duration(number: &str) -> String {
     }
 }
 
-/// What somebody may have meant by a share without its sign: `0.5` is half.
+/// Returns what someone may have meant by a share without its sign: `0.5` is half.
 pub(crate) fn guess_percent(number: &str) -> String {
     match number.parse::<f64>() {
         Ok(share) if share > 0.0 && share <= 1.0 && number.contains('.') => {

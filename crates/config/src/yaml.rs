@@ -1,5 +1,5 @@
 //! YAML (and so JSON) into the spanned tree, within budgets: a text that is small may still unfold into something
-//! huge through aliases, and one that nests deep would exhaust the stack of whoever walks it.
+//! huge through aliases, and one that nests deep would exhaust the stack of anyone who walks it.
 
 use std::collections::HashMap;
 
@@ -57,7 +57,7 @@ pub(crate) fn parse(file: FileId, text: &str, budget: &mut Budget, sink: &mut Si
     Some(builder.root.unwrap_or(Node { span: Span { file, line: 1, column: 1, end: 1 }, kind: Kind::map(Vec::new()) }))
 }
 
-/// Where the text holds a control character outside the printable set of YAML 1.2 (section 5.1).
+/// Returns where the text holds a control character outside the printable set of YAML 1.2 (section 5.1).
 fn forbidden_character(file: FileId, text: &str) -> Option<Span> {
     let bad = |c: char| {
         (c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}')) || matches!(c, '\u{fffe}' | '\u{ffff}')
@@ -117,7 +117,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// `None`: given up, reported.
+    /// Returns the next event, or `None` if parsing was aborted and the problem reported.
     fn event(&mut self, event: Event<'_>, at: Marked) -> Option<()> {
         let span = self.span(at);
         match event {

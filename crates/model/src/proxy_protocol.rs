@@ -18,7 +18,7 @@ pub struct AcceptProxy {
 }
 
 impl AcceptProxy {
-    /// Whether a header of this peer is believed.
+    /// Returns whether headers of this peer are trusted.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         self.from.iter().any(|network| network.contains(peer))
     }
@@ -95,7 +95,7 @@ impl SenderTlvs {
         None
     }
 
-    /// The value of this name, if it was sent; may hold any byte.
+    /// Returns the value of this name if it was sent; it may contain any byte.
     pub fn find(&self, name: TlvName) -> Option<&[u8]> {
         let value = self.get(name.kind)?;
         match name.subtype {
@@ -160,7 +160,7 @@ impl TlvName {
         }
     }
 
-    /// The names there are, beside the numbers.
+    /// Returns the known names; types by number are accepted as well.
     pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         TLV_NAMES.iter().map(|(name, _)| *name)
     }

@@ -56,7 +56,7 @@ impl End {
         Ok(Self { socket, room: Vec::new() })
     }
 
-    /// The same end, to speak at.
+    /// Returns the same end, to speak at.
     ///
     /// # Errors
     /// No descriptors are left.
@@ -64,7 +64,7 @@ impl End {
         self.socket.as_fd().try_clone_to_owned()
     }
 
-    /// The next message. `None`: the other side is gone, or says what is no message.
+    /// Returns the next message, or `None` if the other side is gone or sent something else.
     pub(crate) fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Message<'_>>> {
         let Self { socket, room } = self;
         room.resize(MESSAGE_HEAD_BYTES_MAX + DATAGRAM_BYTES_MAX, 0);
@@ -102,12 +102,12 @@ struct Way {
 }
 
 impl Way {
-    /// Whether it is known that nobody is at its other end any more.
+    /// Returns whether it is known that nobody is at its other end any more.
     fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Relaxed)
     }
 
-    /// The same, by a look at it: where nothing is passed on, nothing tells that it is over.
+    /// Returns the same, by a look at it: where nothing is passed on, nothing tells that it is over.
     fn has_gone(&self) -> bool {
         if self.is_gone() {
             return true;
@@ -161,7 +161,7 @@ impl Past {
         Self { ways: ways.into_iter().map(way).collect(), flows: Mutex::default(), count: AtomicUsize::new(0) }
     }
 
-    /// Whether all its ports are over. Looks for each, and does not when that is known.
+    /// Returns whether all its ports are over. Looks for each, and does not when that is known.
     pub(crate) fn is_gone(&self) -> bool {
         self.ways.iter().all(Way::has_gone)
     }
@@ -170,7 +170,7 @@ impl Past {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ends of ways at which one of so many ports is to wait, with the numbers of the ports at their other ends.
+    /// Returns the ends of ways at which one of so many ports is to wait, with the numbers of the ports at their other ends.
     pub(crate) fn ends(&self, port: usize, ports: usize) -> impl Iterator<Item = (u32, io::Result<End>)> + '_ {
         let own = self.ways.iter().enumerate().filter(move |(number, _)| number % ports.max(1) == port);
         own.map(|(number, way)| (number as u32, way.socket.try_clone().and_then(End::new)))
@@ -183,7 +183,7 @@ impl Past {
         self.count.store(flows.len(), Ordering::Relaxed);
     }
 
-    /// The port there that has the flow. Costs a look at a number once there are no more of them.
+    /// Returns the port there that has the flow. Costs a look at a number once there are no more of them.
     pub(crate) fn port_of(&self, envelope: &Envelope) -> Option<u32> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
@@ -191,7 +191,7 @@ impl Past {
         self.flows().get(envelope).copied()
     }
 
-    /// The flows that one of so many ports hears of.
+    /// Returns the flows that one of so many ports hears of.
     pub(crate) fn flows_of(&self, port: usize, ports: usize) -> Vec<Envelope> {
         let is_own = |other: &u32| *other as usize % ports.max(1) == port;
         self.flows().iter().filter(|(_, other)| is_own(other)).map(|(envelope, _)| *envelope).collect()

@@ -30,7 +30,7 @@ impl Resolver<'_> {
             let message = format!("the folder `{}` does not exist", folder.display());
             self.report_absent("admin/state", message, Some("create it, or choose another folder".to_owned()));
         }
-        // A name without a file has no permissions: whoever is on the machine reaches it.
+        // A name without a file has no permissions: anyone who is on the machine reaches it.
         let is_guarded = bind
             .ip()
             .map_or(!bind.to_string().starts_with("unix:@"), |address| address.ip().to_canonical().is_loopback());
@@ -47,7 +47,7 @@ impl Resolver<'_> {
         Some(admin)
     }
 
-    /// Who reaches it from outside has to show who he is.
+    /// Requires credentials for an address that can be reached from outside.
     fn check_who_reaches(&mut self, admin: &file::Admin, bind: &Address) {
         if let Address::Ip(address) = bind
             && !address.ip().to_canonical().is_loopback()
@@ -67,7 +67,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Who reads along on the way has the tokens, and then may what they may.
+    /// Warns of tokens that are sent unencrypted: anyone on the path can read and use them.
     fn warn_of_clear_tokens(&mut self, admin: &file::Admin, bind: &Address) {
         let Address::Ip(address) = bind else { return };
         let is_clear = !self.has("admin", "tls") && !address.ip().to_canonical().is_loopback();
@@ -171,7 +171,7 @@ impl Resolver<'_> {
         identities
     }
 
-    /// Certificates are asked for where somebody is known by his, and the other way round.
+    /// Certificates are asked for where someone is known by his, and the other way round.
     fn check_who_is_asked(&mut self, admin: &file::Admin) {
         let Some(tls) = &admin.tls else {
             // What is wrong with one that was written has been told.
@@ -190,7 +190,7 @@ impl Resolver<'_> {
             let mend = "add `client: { mode: required, authorities: FILE }` to `tls`".to_owned();
             self.sink.push(span, message, Some(mend));
         }
-        // One that is written wrong names somebody all the same.
+        // One that is written wrong names someone all the same.
         let tree = self.tree.get("admin");
         let names = |key: &str| tree.and_then(|admin| admin.get(key)).is_some_and(|list| !list.items().is_empty());
         if is_asked && !names("identities") && !names("tokens") {

@@ -39,7 +39,7 @@ pub(super) struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// All that the check at `at` asks, in order.
+    /// Returns all that the check at `at` asks, in order.
     pub(super) fn all(at: &str, check: &'a file::HealthCheck) -> Vec<Self> {
         let Some(steps) = &check.steps else {
             return vec![Self {
@@ -76,7 +76,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Whether it speaks HTTP, over any version.
+    /// Returns whether it speaks HTTP, over any version.
     fn speaks_http(&self) -> bool {
         self.http.is_some() || self.grpc.is_some()
     }
@@ -178,7 +178,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The fields that a check sends. `own`: what it writes itself beside the framing.
+    /// Returns the fields that a check sends. `own`: what it writes itself beside the framing.
     pub(super) fn check_fields(
         &mut self,
         at: &str,

@@ -72,7 +72,7 @@ impl Resolver<'_> {
         Some(Cluster { name: name.into(), endpoints, endpoints_from, settings: self.shared(settings) })
     }
 
-    /// Which connections are kept. Without reuse there is one for each request.
+    /// Returns which connections are kept. Without reuse there is one for each request.
     fn pool(&mut self, at: &str, name: &str, written: &file::Cluster) -> Pool {
         let (pool, default) = (&written.pool, file::Pool::default());
         let shared = self.shared_pool(at, name, written);
@@ -108,7 +108,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// What its endpoints speak of HTTP/2 or HTTP/3.
+    /// Returns what its endpoints speak of HTTP/2 or HTTP/3.
     fn shared_pool(&mut self, at: &str, name: &str, written: &file::Cluster) -> Option<SharedPool> {
         let versions = &written.http_versions;
         for (index, version) in versions.iter().enumerate() {
@@ -166,7 +166,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// HTTP/3 is always encrypted, and goes over UDP.
+    /// Checks the settings of a cluster that speaks HTTP/3, which is always encrypted and uses UDP.
     fn fit_for_http3(&mut self, at: &str, name: &str, (written, has_tls): (&file::Cluster, bool)) {
         if !has_tls {
             let message = format!("HTTP/3 is always encrypted, and cluster `{name}` has no `tls`");
@@ -184,7 +184,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// What is written as it is by default asks for nothing: the configuration that the program shows has every key.
+    /// Rejects keys for shared connections. Default values are accepted, because the effective configuration contains every key.
     fn refuse_shared_keys(&mut self, at: &str, name: &str, written: &file::Cluster) {
         if written.grpc_web {
             let span = self.key_span(at, "grpc_web");
@@ -285,12 +285,12 @@ impl Resolver<'_> {
     }
 }
 
-/// The smaller of two bounds.
+/// Returns the smaller of two bounds.
 pub(crate) fn smaller(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     one.into_iter().chain(other).min()
 }
 
-/// The statuses that a number, a class such as `5xx` or a range such as `502-504` stands for.
+/// Returns the statuses that a number, a class such as `5xx` or a range such as `502-504` stands for.
 pub(super) fn status_range(text: &str) -> Option<(u16, u16)> {
     text.parse::<StatusRange>().ok().map(|range| (range.first(), range.last()))
 }

@@ -113,7 +113,7 @@ impl Resolver<'_> {
         Some(DockerProvider { origin, prefix, network, all: written.all })
     }
 
-    /// Somebody who is asked by `http` or `https`, at a URL without a path.
+    /// Resolves a registry that is queried over `http` or `https`, at a URL without a path.
     fn registry(
         &mut self,
         (at, path): (&str, &str),
@@ -138,7 +138,7 @@ impl Resolver<'_> {
         Some(Origin { place, host: authority, tls, timeout, fields: Vec::new() })
     }
 
-    /// A key of a cluster that a provider by DNS cannot understand.
+    /// Reports a key of a cluster that a DNS provider cannot understand.
     pub(super) fn dns_key(&mut self, path: &str, key: &str) {
         let (name, port) = match key.rsplit_once(':') {
             Some((name, port)) => (name, Some(port)),

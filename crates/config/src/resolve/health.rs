@@ -7,7 +7,7 @@ use crate::file;
 use crate::units::show_duration;
 
 impl Resolver<'_> {
-    /// Everything but the active checks.
+    /// Resolves all health settings but active checks.
     pub(super) fn fitness(&mut self, at: &str, written: &file::Cluster) -> Fitness {
         let passive = written.passive_health.as_ref();
         Fitness {

@@ -84,7 +84,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The host, and the fields to send beside it.
+    /// Returns the host, and the fields to send beside it.
     fn sent_fields(&mut self, at: &str, written: &file::HttpCheck) -> (Option<String>, Vec<(String, String)>) {
         self.check_host(&format!("{at}/host"), written.host.as_ref());
         let mut fields = self.check_fields(&format!("{at}/headers"), &written.headers, &[]);
@@ -122,7 +122,7 @@ impl Resolver<'_> {
             body: self.body_tests(&format!("{at}/body"), &written.body),
             json: self.json_tests(&format!("{at}/json"), &written.json),
         };
-        // A key with something wrong in it was told of already.
+        // A key with something wrong in it was reported already.
         if refused == ResponseTests::default()
             && ["statuses", "headers", "body", "json"].iter().all(|key| !self.has(at, key))
         {
@@ -156,7 +156,7 @@ impl Resolver<'_> {
                 let span = self.key_span(at, name);
                 self.sink.push(span, format!("`{name}` is not the name of a header field"), None);
             }
-            // What is wrong with the test itself was told by the schema.
+            // What is wrong with the test itself was reported by the schema.
             fields.extend(value_test(test).map(|test| ValueMatch { name: name.clone(), test }));
         }
         fields

@@ -235,7 +235,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// What HTTP/3 needs, and what it cannot be spoken beside.
+    /// Checks the requirements of HTTP/3 and the settings that it excludes.
     fn check_http3(&mut self, at: &str, name: &str, written: &file::Listener, bind: Option<&Address>) {
         let Some(index) = written.http_versions.iter().position(|version| *version == file::HttpVersion::H3) else {
             if self.has(at, "http3") {
@@ -327,7 +327,7 @@ impl Resolver<'_> {
         self.cluster_exists(path, cluster);
         let written = self.clusters.as_ref().and_then(|all| all.get(cluster)?.get("http_versions"));
         let versions = written.map_or(&[][..], Node::items);
-        // One with others beside it is told of where it stands.
+        // One with others beside it is reported where it stands.
         if !matches!(versions, [only] if only.text() == Some("h3")) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Paths that routes and filters name, in the form in which they are compared: whoever writes `/caf%c3%a9` means what clients ask
+//! Paths that routes and filters name, in the form in which they are compared: anyone who writes `/caf%c3%a9` means what clients ask
 //! for, and a route that guards a path guards it however the configuration spells it.
 
 use model::filter::PATH_FORMAT;
@@ -20,7 +20,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A path as the listeners of the route have it. Where they do not agree, or refuse it, it stays as it was written, and that is
+    /// Returns a path as the listeners of the route have it. Where they do not agree, or refuse it, it stays as it was written, and that is
     /// told.
     pub(super) fn compared_path(&mut self, at: &str, path: &str) -> String {
         let of = |rules: &Option<Paths>| match rules {
@@ -69,7 +69,7 @@ impl Resolver<'_> {
     }
 }
 
-/// What a schema says of a key, also where `null` may stand in place of the whole.
+/// Returns what a schema says of a key, also where `null` may stand in place of the whole.
 fn of_key<'s>(schema: &'s Value, key: &str) -> Option<&'s Value> {
     let own = schema.get("properties").and_then(|properties| properties.get(key));
     own.or_else(|| schema.get("anyOf")?.as_array()?.iter().find_map(|one| of_key(one, key)))

@@ -19,7 +19,7 @@ use super::address::stand_in;
 use crate::file;
 use crate::units::Time;
 
-/// Whether a client's requests of one host, or of one domain, may go to both clusters by different routes.
+/// Returns whether a client's requests of one host, or of one domain, may go to both clusters by different routes.
 fn meet(routes: &[(usize, Route)], (one, other): (&str, &str), domain: &Option<String>) -> bool {
     let leads = |route: &Route, cluster: &str| route.action.clusters().iter().any(|name| name.as_str() == cluster);
     let of = |cluster| routes.iter().map(|(_, route)| route).filter(move |route| leads(route, cluster));
@@ -32,7 +32,7 @@ fn meet(routes: &[(usize, Route)], (one, other): (&str, &str), domain: &Option<S
     of(one).any(share)
 }
 
-/// Without hosts a route is for all of them.
+/// Returns whether two routes may share a host; one without hosts applies to all of them.
 fn may_share_a_host(one: &[HostPattern], other: &[HostPattern]) -> bool {
     let overlap = |one: &HostPattern, other: &HostPattern| match (one, other) {
         (HostPattern::Exact(name), pattern) | (pattern, HostPattern::Exact(name)) => pattern.matches(name),
@@ -148,7 +148,7 @@ impl Resolver<'_> {
         Some(SessionRoute { on, label: label.clone() })
     }
 
-    /// A value that two endpoints have names neither.
+    /// Rejects a value that two endpoints have: it would name neither.
     fn unique_labels(&mut self, at: &str, label: &str, endpoints: &[file::Endpoint]) {
         let cluster = at.trim_end_matches("/persistence/route");
         let mut seen: HashMap<&str, &str> = HashMap::new();

@@ -37,7 +37,7 @@ impl Resolver<'_> {
         Some(Provider { name: name.into(), start_timeout: written.start_timeout.0, kind })
     }
 
-    /// The providers, and what clusters ask of them.
+    /// Returns the providers, and what clusters ask of them.
     pub(crate) fn providers_alone(mut self) -> (Vec<Arc<Provider>>, Vec<EndpointsFrom>) {
         let mut asked = Vec::new();
         let providers = self.named("providers", &mut serde_json::Map::new(), Self::provider);
@@ -78,7 +78,7 @@ impl Resolver<'_> {
         Some(HttpProvider { origin, path: path.to_owned(), interval, size_max: written.size_max.0 })
     }
 
-    /// TLS towards an origin that is asked by `https`, or not.
+    /// Resolves TLS towards an origin at an `https` URL.
     pub(super) fn origin_tls(
         &mut self,
         at: &str,
@@ -94,7 +94,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// The fields of each request to an origin, those by `headers`, `token` and `basic_auth`.
+    /// Returns the fields of each request to an origin, those by `headers`, `token` and `basic_auth`.
     pub(super) fn origin_fields(
         &mut self,
         at: &str,
@@ -124,7 +124,7 @@ impl Resolver<'_> {
         fields
     }
 
-    /// A secret of somebody else, however short.
+    /// Returns a secret of someone else, however short.
     pub(super) fn credential(&mut self, at: &str, written: &file::Secret) -> Option<String> {
         let (bytes, place) = match written {
             file::Secret::Written(text) => (Arc::from(text.as_bytes()), at.to_owned()),
@@ -151,7 +151,7 @@ impl Resolver<'_> {
         interval
     }
 
-    /// The endpoints that a provider gives for a key, in a tree with nothing else.
+    /// Returns the endpoints that a provider gives for a key, in a tree with nothing else.
     pub(crate) fn given_endpoints(&mut self, key: &str) -> Vec<Endpoint> {
         let tree = self.tree;
         let at = format!("endpoints/{key}");
@@ -171,7 +171,7 @@ impl Resolver<'_> {
         if self.sink.is_empty() { self.endpoints(&at, &written) } else { Vec::new() }
     }
 
-    /// Who gives the endpoints of a cluster.
+    /// Resolves the provider of a cluster's endpoints.
     pub(super) fn endpoints_from(
         &mut self,
         at: &str,
@@ -195,7 +195,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Whether it is `https`, host, port, and what is asked for there.
+/// Returns whether it is `https`, host, port, and what is asked for there.
 pub(super) fn split_url(url: &str) -> Option<(bool, &str, Option<u16>, &str)> {
     let (is_secure, rest) = match url.strip_prefix("https://") {
         Some(rest) => (true, rest),

@@ -93,7 +93,7 @@ impl Resolver<'_> {
     }
 }
 
-/// How long a template is without its variables.
+/// Returns how long a template is without its variables.
 fn literal_bytes(text: &str) -> Result<usize, String> {
     let length = |piece: &Piece| match piece {
         Piece::Literal(text) => text.len(),

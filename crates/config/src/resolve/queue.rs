@@ -35,7 +35,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The answer; without `retry_after` that is told when it is sent.
+    /// Returns the answer; without `retry_after` that is reported when it is sent.
     pub(super) fn page(&mut self, at: &str, written: &file::Page, retry_after: Option<u64>) -> Option<LocalResponse> {
         let (body, kind) = match (&written.file, &written.body) {
             (Some(file), _) => (self.page_file(&format!("{at}/file"), file)?, kind_of(file)),

@@ -68,7 +68,7 @@ impl Resolver<'_> {
     }
 }
 
-/// What may have been meant by a condition that there is not.
+/// Returns what may have been meant by a condition that there is not.
 fn mend_condition(written: &str) -> String {
     if let Some((first, last)) = written.split_once('-')
         && status_range(&format!("{last}-{first}")).is_some()

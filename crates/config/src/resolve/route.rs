@@ -48,7 +48,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// Names of routes are ids; a given one may also meet a counted one.
+    /// Checks that names of routes are unique; a given name may also equal a counted one.
     pub(super) fn unique_route_names(&mut self, routes: &[(usize, Route)]) {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for (index, route) in routes {
@@ -309,14 +309,14 @@ pub(super) fn value_test(written: &file::ValueTest) -> Option<ValueTest> {
     }
 }
 
-/// A list of the methods that stand there in one text.
+/// Returns a list of the methods that stand there in one text.
 fn mend_methods(text: &str) -> Option<String> {
     let words: Vec<&str> = text.split(['|', ',', ' ']).filter(|word| !word.is_empty()).collect();
     let are_methods = words.len() > 1 && words.iter().all(|word| word.bytes().all(|b| b.is_ascii_alphabetic()));
     are_methods.then(|| format!("write a list: `[{}]`", words.join(", ").to_ascii_uppercase()))
 }
 
-/// What to write for the path of a redirect that is none: of a URL its parts, unless they are no parts of their own.
+/// Returns what to write for the path of a redirect that is none: of a URL its parts, unless they are no parts of their own.
 fn mend_redirect_path(path: &str) -> Option<String> {
     let Some((scheme, rest)) = path.split_once("://") else { return Some(format!("write `/{path}`")) };
     let scheme = Some(scheme).filter(|scheme| matches!(*scheme, "http" | "https"))?;

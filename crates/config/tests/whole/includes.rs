@@ -16,7 +16,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-/// What is told of `main.yaml`, with the folder shown as `F`.
+/// What is reported about `main.yaml`, with the folder shown as `F`.
 fn told(folder: &Path) -> Vec<String> {
     let all = LOADER.load_file(&folder.join("main.yaml")).unwrap_err();
     let place = folder.display().to_string();

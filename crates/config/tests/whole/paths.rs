@@ -77,7 +77,7 @@ fn a_host_that_differs_from_the_target_is_replaced_unless_it_is_to_be_refused() 
     );
 }
 
-/// The path of the route below listeners with these `paths`, and what is told of it.
+/// The path of the route below listeners with these `paths`, and what is reported about it.
 fn compared(listeners: &[&str], route: &str) -> (Option<PathMatch>, Vec<String>) {
     let all = listeners.iter().zip(["web", "raw"]);
     let all: Vec<_> =

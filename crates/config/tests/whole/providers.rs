@@ -1,4 +1,4 @@
-//! Providers: how they are configured, and what is told of what they give.
+//! Providers: how they are configured, and what is reported about what they give.
 
 use std::path::Path;
 

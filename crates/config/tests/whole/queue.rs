@@ -26,7 +26,7 @@ fn queue(settings: &str) -> Queue {
     cluster(&format!("queue: {{ requests_max: 5{settings} }}")).queue.clone().expect("a queue")
 }
 
-/// What is told of settings of the queue, without the number of the line.
+/// What is reported about settings of the queue, without the number of the line.
 fn told(settings: &str) -> Vec<String> {
     let text = with(&format!("queue: {{ requests_max: 5{settings} }}"), "");
     messages(&text).into_iter().map(|message| message.trim_start_matches("5: ").to_owned()).collect()

@@ -1,4 +1,4 @@
-//! What stands before the bytes of a connection, and how its socket is set up.
+//! What precedes the bytes of a connection, and how its socket is set up.
 
 use std::time::Duration;
 
@@ -279,7 +279,7 @@ fn datagrams_have_a_protocol_of_their_own() {
             "7: `fast_open` has no effect for datagrams (leave it out)",
         ]
     );
-    // The ports of datagrams are not those of connections.
+    // The ports of datagrams differ from those of connections.
     let both = udp("cluster: names")
         .replace("clusters:", "  tcp: { bind: '127.0.0.1:53', protocol: tcp, cluster: names }\nclusters:");
     assert_eq!(messages(&both), Vec::<String>::new());

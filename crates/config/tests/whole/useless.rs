@@ -1,8 +1,8 @@
-//! Settings that do nothing are told, and words of other products are understood.
+//! Settings that do nothing are reported, and words of other products are understood.
 
 use crate::support::{load, messages};
 
-/// The warnings of a configuration that is good: line, message, mend.
+/// The warnings of a configuration that is valid: line, message, mend.
 fn warnings(lines: &str) -> Vec<String> {
     let text = format!("version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\n{lines}");
     let loaded = load(&text).unwrap_or_else(|error| panic!("{error}"));
@@ -119,7 +119,7 @@ clusters:
     assert!(told.is_empty(), "{told:?}");
 }
 
-/// What is told of a file that begins with its version.
+/// What is reported about a file that begins with its version.
 fn told(lines: &str) -> Vec<String> {
     messages(&format!("version: 1\n{lines}"))
 }

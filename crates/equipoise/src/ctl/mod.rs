@@ -78,12 +78,12 @@ impl Sent {
     }
 }
 
-/// What was refused, and why, for people.
+/// Returns what was refused, and why, for people.
 pub(crate) fn refusal(answer: &Answered) -> String {
     refusal_of(answer, None)
 }
 
-/// The same of what a file said.
+/// Returns the same of what a file said.
 fn refusal_of(answer: &Answered, sent: Option<&Sent>) -> String {
     crate::escape::lines(&refused(answer, sent))
 }
@@ -114,7 +114,7 @@ fn refused(answer: &Answered, sent: Option<&Sent>) -> String {
     text
 }
 
-/// The request that a command is.
+/// Returns the request that a command is.
 fn asked(command: &Command) -> Result<Asked, String> {
     Ok(match command {
         Command::Status => get("/api/status"),

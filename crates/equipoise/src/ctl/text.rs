@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::options::{CanaryEnd, Command, Config};
 use crate::escape;
 
-/// The answer to a command.
+/// Returns the answer to a command.
 pub(super) fn render(command: &Command, told: &Value) -> String {
     let text = match command {
         // JSON is YAML: it can be edited and put back, so nothing of it is made visible.
@@ -29,7 +29,7 @@ pub(super) fn render(command: &Command, told: &Value) -> String {
     escape::lines(&text)
 }
 
-/// One problem, as `check` shows it.
+/// Returns one problem, as `check` shows it.
 pub(super) fn diagnostic(name: &Value, one: &Value) -> String {
     let number = |key: &str| one[key].as_u64().unwrap_or(0) as usize;
     let (line, gutter) = (number("line"), number("line").to_string().len().max(3));
@@ -318,7 +318,7 @@ fn done(told: &Value) -> String {
     out
 }
 
-/// How long ago, in the largest unit.
+/// Returns how long ago, in the largest unit.
 fn time(value: &Value) -> String {
     let at = Duration::try_from_secs_f64(value.as_f64().unwrap_or(0.0)).unwrap_or_default();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

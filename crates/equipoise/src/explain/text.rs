@@ -6,10 +6,10 @@ use control::explain::{ClusterTold, EndpointTold, Explanation, FilterTold, Outco
 
 use crate::escape;
 
-/// Routes that are told of before and after the one that is taken.
+/// Routes that are reported before and after the one that is taken.
 const ROUTES_MAX: usize = 10;
 
-/// The whole answer.
+/// Returns the whole answer.
 pub(super) fn render(told: &Explanation) -> String {
     let mut out = String::new();
     line(&mut out, "", &told.request);
@@ -24,7 +24,7 @@ pub(super) fn render(told: &Explanation) -> String {
     out
 }
 
-/// One line with its label in the first column.
+/// Writes one line with its label in the first column.
 fn line(out: &mut String, label: &str, text: &str) {
     let indent = if label.is_empty() && out.is_empty() { 0 } else { 2 };
     let text = escape::line(text);

@@ -1,5 +1,5 @@
 //! What one process has come to know of the endpoints of a cluster, for the one that follows it: so that nothing is found out
-//! anew, and no endpoint that is down is tried.
+//! again, and no endpoint that is down is tried.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,12 @@ pub struct EndpointEstate {
     pub agent: Report,
     /// While it climbs after it came up: its share in steps, and how long it does.
     pub climb: Option<(u32, Duration)>,
-    /// What exchanges told of it, if they are listened to.
+    /// What exchanges reported about it, if they are listened to.
     pub passive: Option<PassiveEstate>,
 }
 
 impl ClusterPlan {
-    /// What is known of its endpoints, in their order; nothing of those that were never used.
+    /// Returns what is known of its endpoints, in their order; nothing of those that were never used.
     pub fn bequeath(&self, now: Instant) -> Vec<EndpointEstate> {
         let of = |plan: &crate::cluster::EndpointPlan| {
             let (state, health) = (&plan.state, plan.state.health());

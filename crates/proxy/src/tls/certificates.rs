@@ -25,7 +25,7 @@ pub(super) fn chain(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-/// The first private key in a file.
+/// Returns the first private key in a file.
 pub(super) fn key(pem: &Pem) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(&pem.bytes)
         .map_err(|error| format!("{} contains no usable private key: {error}", pem.path.display()))
@@ -56,7 +56,7 @@ pub(super) fn certified(certificate: &Certificate, provider: &Provider) -> Resul
     })
 }
 
-/// The names that a certificate is for, lower case.
+/// Returns the names that a certificate is for, lower case.
 fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, parsed)) = x509_parser::certificate::X509Certificate::from_der(certificate) else {
         return Vec::new();

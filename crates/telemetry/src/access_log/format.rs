@@ -206,7 +206,7 @@ fn unknown(name: &str) -> String {
     }
 }
 
-/// Edit distance. Names longer than any variable by far are not compared to the end.
+/// Returns the edit distance. Names far longer than any variable are not compared to the end.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=a.len()).collect();

@@ -1,4 +1,4 @@
-//! What stays the same from one plan to the next, and what is told when a snapshot does not compile.
+//! What stays the same from one plan to the next, and what is reported when a snapshot does not compile.
 
 use model::AddressList;
 use model::filter::FilterUse;
