@@ -64,7 +64,7 @@ const SIZE_MIN: u64 = 1_024;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Compress {
-    /// Algorithms in order of preference, for clients that prefer none. `[zstd, br, gzip]` by default.
+    /// Allowed algorithms, in order of preference for clients that prefer none. `[zstd, br, gzip]` by default.
     #[schemars(length(min = 1, max = 3))]
     algorithms: Option<Vec<Algorithm>>,
     /// Compression level of each algorithm.
