@@ -27,7 +27,7 @@ pub(crate) struct Caller {
     pub(crate) is_trusted: bool,
 }
 
-/// What somebody shows: fields of his request, and the certificate of his connection, which is verified.
+/// What someone shows: fields of his request, and the certificate of his connection, which is verified.
 pub(crate) type Credentials<'a> = (&'a HeaderMap, Option<&'a ShownCertificate>);
 
 /// Whom credentials are of.
@@ -61,7 +61,8 @@ pub(crate) fn enter(admin: &Admin, needs: AdminRole, (headers, shown): Credentia
     Ok(Caller { name, is_trusted })
 }
 
-/// Who it is. `None`: nobody is asked. A token that is sent counts before a certificate, which a client may show to everybody.
+/// Returns the identity of a request, or `None` if no credentials are required. A token takes precedence over a certificate, which a client
+/// may present to every listener.
 fn find<'a>(admin: &'a Admin, (headers, shown): Credentials<'_>) -> Result<Option<Found<'a>>, Problem> {
     if !admin.asks_for_credentials() {
         return Ok(None);
@@ -76,27 +77,27 @@ fn find<'a>(admin: &'a Admin, (headers, shown): Credentials<'_>) -> Result<Optio
     if takes_token { of_token(admin, headers).map(Some) } else { Err(unknown(shown)) }
 }
 
-/// Nobody of `identities` has shown his certificate.
+/// Returns the problem that the certificate matches no entry of `identities`.
 fn unknown(shown: Option<&ShownCertificate>) -> Problem {
     let message = match shown {
-        Some(shown) => format!("the certificate of `{}` is not known", shown.subject),
-        None => "a certificate is needed".to_owned(),
+        Some(shown) => format!("the certificate of `{}` matches no identity", shown.subject),
+        None => "a certificate is required".to_owned(),
     };
     Problem::new(StatusCode::FORBIDDEN, message).suggest("use one with a name of `admin.identities`")
 }
 
-/// Whose token it is.
+/// Returns the owner of the token.
 fn of_token<'a>(admin: &'a Admin, headers: &HeaderMap) -> Result<Found<'a>, Problem> {
     let denied = |message: &str| {
         let mend = "send `authorization: Bearer TOKEN` with a token of `admin.tokens`";
         Err(Problem::new(StatusCode::UNAUTHORIZED, message).suggest(mend))
     };
     let mut fields = headers.get_all(header::AUTHORIZATION).iter();
-    let (Some(field), None) = (fields.next(), fields.next()) else { return denied("a token is needed") };
+    let (Some(field), None) = (fields.next(), fields.next()) else { return denied("a token is required") };
     let bytes = field.as_bytes();
-    let Some((scheme, sent)) = bytes.split_at_checked(7) else { return denied("a token is needed") };
+    let Some((scheme, sent)) = bytes.split_at_checked(7) else { return denied("a token is required") };
     if !scheme.eq_ignore_ascii_case(b"bearer ") {
-        return denied("a token is needed");
+        return denied("a token is required");
     }
     // Every token is looked at, so that the time tells nothing.
     let fitting = admin
@@ -105,7 +106,7 @@ fn of_token<'a>(admin: &'a Admin, headers: &HeaderMap) -> Result<Found<'a>, Prob
         .fold(None, |found, token| if is_same(&token.secret.0, sent.trim_ascii()) { Some(token) } else { found });
     match fitting {
         Some(token) => Ok(Found { name: &token.name, role: token.role, by: "token" }),
-        None => denied("the token is not known"),
+        None => denied("the token is unknown"),
     }
 }
 
@@ -140,7 +141,7 @@ fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// `json` or `yaml`, if that is what a content type says. None of these can be sent by a form.
+/// Returns `json` or `yaml` if the content type is one of these. A form can send neither.
 pub(crate) fn media_type(text: &str) -> Option<&'static str> {
     match text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
         "application/json" => Some("json"),

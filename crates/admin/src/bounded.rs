@@ -2,7 +2,7 @@
 //!
 //! The time of a connection runs out unless answers are being made or make progress: a client that sends its request byte by
 //! byte, says nothing, or does not take its answer is closed. When all places are taken, the oldest connection gives its place to
-//! the new one, so that nobody can lock the administrator out by holding connections. Where TLS is spoken, those whose handshake is
+//! the new one, so that no one can lock the administrator out by holding connections. Where TLS is spoken, those whose handshake is
 //! not over go first: who has proven nothing takes no place from who has.
 
 use std::collections::VecDeque;
@@ -61,7 +61,7 @@ struct Held {
 }
 
 impl Held {
-    /// Whether it shakes hands still.
+    /// Returns whether its TLS handshake is still in progress.
     fn has_proven_nothing(&self) -> bool {
         self.secured.as_ref().is_some_and(|secured| !secured.is_open())
     }
@@ -72,7 +72,7 @@ impl BoundedListener {
         Self { listener, address, bounds, view, held: VecDeque::new() }
     }
 
-    /// A place for one more connection: of one that ended, or of the oldest that has proven nothing, or of the oldest.
+    /// Takes a place for one more connection: a free one, or that of the oldest connection in its handshake, or else of the oldest one.
     fn place(&mut self, secured: Option<Secured>) -> oneshot::Receiver<()> {
         self.held.retain(|held| !held.end.is_closed());
         while self.held.len() >= self.bounds.connections_max {
@@ -179,7 +179,7 @@ impl BoundedStream {
         }
     }
 
-    /// Ready when the connection must end.
+    /// Becomes ready when the connection must end.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         if let Some(place) = &mut self.place
             && let Poll::Ready(told) = Pin::new(place).poll(cx)
@@ -201,7 +201,7 @@ impl BoundedStream {
         }
     }
 
-    /// The time for the handshake ends with it, and that for requests begins.
+    /// Ends the time limit of the handshake and starts that of requests.
     fn note_handshake(&mut self) {
         if self.is_shaking && self.visit.secured.as_ref().is_some_and(Secured::is_open) {
             self.is_shaking = false;
@@ -209,7 +209,7 @@ impl BoundedStream {
         }
     }
 
-    /// Bytes of an answer were taken.
+    /// Notes that bytes of a response were sent.
     fn progress(&mut self) {
         let deadline = (Instant::now() + self.idle).min(self.ends);
         self.deadline.as_mut().reset(deadline);

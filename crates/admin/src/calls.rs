@@ -15,7 +15,7 @@ use crate::read;
 use crate::table::{CALLS, Call, What};
 use crate::write;
 
-/// Everything that is answered.
+/// Returns the router of all calls.
 pub(crate) fn router(shared: Shared) -> Router {
     let mut router = Router::new();
     let mut done: Vec<&str> = Vec::new();
@@ -71,8 +71,7 @@ async fn answer(shared: Shared, call: &'static Call, request: Request) -> Respon
     done.unwrap_or_else(IntoResponse::into_response)
 }
 
-/// RFC 6750 section 3: who is not let in is told how to ask. Where it is the time that is wrong, another connection may find a
-/// better one.
+/// Adds the challenge of RFC 6750 section 3 to a rejection. If the time limit was the cause, another connection may succeed.
 fn with_challenge(problem: Problem) -> Response {
     let mut answer = problem.into_response();
     if answer.status() == StatusCode::SERVICE_UNAVAILABLE {

@@ -19,7 +19,7 @@ use crate::table::Call;
 pub(crate) struct Shared {
     pub(crate) view: View,
     pub(crate) orders: OrderSender,
-    /// The rules in force are not for this listener, or soon will not be.
+    /// The active rules are not for this listener, or soon will not be.
     pub(crate) is_closed: Arc<AtomicBool>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Entered {
     pub(crate) under: Option<Arc<Snapshot>>,
 }
 
-/// How the connection of a request is encrypted, if it is.
+/// Returns how the connection of a request is encrypted, if it is.
 pub(crate) fn secured(request: &Request) -> Option<Secured> {
     let ConnectInfo(visit) = request.extensions().get::<ConnectInfo<Visit>>()?;
     visit.secured.clone()

@@ -5,10 +5,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Whether a request with this `host` field is meant for a listener at `bind`; without one, it came by a Unix socket, which
-/// no browser does. A loopback listener answers to
-/// loopback addresses, `localhost` and names below it (RFC 6761 section 6.3) only. Any other was opened to the network
-/// on purpose and is known by names that nobody told us.
+/// Returns whether a request with this `host` field is meant for a listener at `bind`; without one, it came by a Unix socket, which no
+/// browser does. A loopback listener answers to loopback addresses, `localhost` and names below it (RFC 6761 section 6.3) only. Any other
+/// was opened to the network on purpose and is known by names that no one told us.
 pub(crate) fn is_ours(bind: Option<SocketAddr>, host: &str) -> bool {
     let Some(bind) = bind else { return true };
     let Some(name) = without_port(host) else { return false };
@@ -22,7 +21,7 @@ pub(crate) fn is_ours(bind: Option<SocketAddr>, host: &str) -> bool {
     name == "localhost" || name.strip_suffix(".localhost").is_some_and(|rest| !rest.is_empty())
 }
 
-/// The host of `host[:port]` (RFC 9112 section 3.2). `None`: it is not of that form.
+/// Returns the host of `host[:port]` (RFC 9112 section 3.2), or `None` if the text has another form.
 fn without_port(host: &str) -> Option<&str> {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {

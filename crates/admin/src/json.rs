@@ -1,4 +1,4 @@
-//! The status as the API tells it. Names of fields are a promise to whoever reads them: they are added to, not changed.
+//! The status as the API tells it. Names of fields are a promise to anyone who reads them: they are added to, not changed.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use telemetry::summary::Totals;
 use telemetry::trial::Outcome;
 
-/// The whole of `/api/status`.
+/// Returns the response of `/api/status`.
 pub(crate) fn status(status: &Status, version: &str) -> Value {
     let endpoints = || status.clusters.iter().flat_map(|cluster| &cluster.endpoints);
     json!({
@@ -35,7 +35,7 @@ pub(crate) fn status(status: &Status, version: &str) -> Value {
     })
 }
 
-/// One of `/api/providers`.
+/// Returns one item of `/api/providers`.
 pub(crate) fn provider(status: &providers::Status) -> Value {
     let seconds = |at: Option<SystemTime>| Some(at?.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs_f64());
     json!({
@@ -56,7 +56,7 @@ pub(crate) fn provider(status: &providers::Status) -> Value {
     })
 }
 
-/// One of the history.
+/// Returns one item of the history.
 pub(crate) fn generation(entry: &Entry) -> Value {
     let at = entry.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     json!({
@@ -67,7 +67,7 @@ pub(crate) fn generation(entry: &Entry) -> Value {
     })
 }
 
-/// A configuration that is tried, or was.
+/// Returns a running or finished canary.
 pub(crate) fn canary(canary: &Canary) -> Value {
     let side = |outcome: &Outcome| {
         let p90 = (outcome.latency.count() > 0).then(|| millis(outcome.latency.quantile(0.9)));
@@ -87,7 +87,7 @@ pub(crate) fn canary(canary: &Canary) -> Value {
     })
 }
 
-/// The same with what it changed.
+/// Returns the same with its changes.
 pub(crate) fn generation_in_full(entry: &Entry) -> Value {
     let mut value = generation(entry);
     value["tried"] = entry.tried.as_deref().into();
@@ -97,7 +97,7 @@ pub(crate) fn generation_in_full(entry: &Entry) -> Value {
     value
 }
 
-/// A window of 0 stands for all the time since the start.
+/// Returns the latency of a window; a window of 0 means the time since the start.
 fn latency(latency: &Latency) -> Value {
     let quantile = |index: usize| latency.quantiles.map(|quantiles| millis(quantiles[index]));
     json!({
@@ -153,7 +153,7 @@ fn cluster(cluster: &ClusterStatus) -> Value {
     })
 }
 
-/// An endpoint.
+/// Returns an endpoint.
 pub(crate) fn endpoint(endpoint: &EndpointStatus) -> Value {
     let totals = &endpoint.totals;
     json!({

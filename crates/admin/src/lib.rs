@@ -57,7 +57,7 @@ const STEP: Duration = Duration::from_millis(2);
 /// The version that the API tells.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What a page of ours may do: run the one script in it and ask this listener. Nothing foreign can be loaded, nobody can
+/// What a page of ours may do: run the one script in it and ask this listener. Nothing foreign can be loaded, no one can
 /// frame it.
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
      img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -121,22 +121,22 @@ impl Admin {
         Ok(Self { configured, address, file, socket, part, stop, is_closed, thread })
     }
 
-    /// Lets nobody in any more, or again. Who is in is answered.
+    /// Lets no one in any more, or again. Who is in is answered.
     pub fn close(&self, is_closed: bool) {
         self.is_closed.store(is_closed, Ordering::SeqCst);
     }
 
-    /// Where it was asked to listen.
+    /// Returns the configured address.
     pub fn configured(&self) -> &Address {
         &self.configured
     }
 
-    /// Where it really listens.
+    /// Returns the address that the listener is bound to.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The same socket for another process.
+    /// Returns the same socket for another process.
     ///
     /// # Errors
     /// No descriptors are left.
@@ -144,14 +144,14 @@ impl Admin {
         self.socket.try_clone()
     }
 
-    /// The file of a socket that came from another process is this one's, now that it goes on in the place of that.
+    /// Takes over the socket file of the previous process, once this process replaces it.
     pub fn take_file(&mut self) {
         if let Some(file) = &mut self.file {
             file.take();
         }
     }
 
-    /// Another process has the socket: answers what was asked already, and nothing new.
+    /// Gives the socket to another process: answers pending requests, and accepts nothing new.
     pub fn part(&mut self) {
         if let Some(file) = self.file.take() {
             file.leave();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::VERSION;
 use crate::table::{Body, CALLS, Call, KINDS, What};
 
-/// All of it.
+/// Returns the complete document.
 pub(crate) fn document() -> Value {
     let mut paths = Map::new();
     for call in CALLS {
@@ -42,7 +42,7 @@ fn operation(call: &Call) -> Value {
     if let Some(body) = body(call.what.body()) {
         operation["requestBody"] = body;
     }
-    // Where neither tokens nor identities are configured, nobody is asked for one.
+    // Where neither tokens nor identities are configured, no one is asked for one.
     let ways = json!([{ "token": [] }, { "certificate": [] }, {}]);
     operation["security"] = if call.needs.is_some() { ways } else { json!([]) };
     if call.needs == Some(AdminRole::Admin) {
@@ -95,7 +95,7 @@ fn body(body: Body) -> Option<Value> {
     Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }))
 }
 
-/// What is answered when all is well.
+/// Returns the response of a successful call.
 fn good(call: &Call) -> Value {
     let mut good = if call.what.is_order() {
         let schema = json!({ "$ref": "#/components/schemas/Done" });

@@ -53,8 +53,7 @@ impl Bound {
         }
     }
 
-    /// The socket of another process, which goes on here. Its file stays that one's until it is
-    /// [taken](crate::Admin::take_file).
+    /// Returns the socket of another process, which goes on here. Its file stays that one's until it is [taken](crate::Admin::take_file).
     ///
     /// # Errors
     /// It is no socket that waits for connections.
@@ -82,7 +81,7 @@ impl Bound {
         }
     }
 
-    /// The same socket once more.
+    /// Returns a duplicate of the socket.
     pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
         match &self.listener {
             Listener::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
@@ -113,18 +112,18 @@ fn bind_unix(path: &str, mode: u32) -> io::Result<(unix::UnixListener, Option<So
     let found = fs::symlink_metadata(path)?;
     let file = SocketFile { path: path.into(), id: (found.dev(), found.ino()), is_others: false };
     file.permit(mode)?;
-    // Who came before the permissions were set may be somebody who has none.
+    // Who came before the permissions were set may be someone who has none.
     while listener.accept().is_ok() {}
     Ok((listener, Some(file)))
 }
 
-/// Removes a socket that nobody listens at.
+/// Removes a socket that no one listens at.
 fn make_way(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the file is not a socket"));
         }
         Ok(_) => {}
     }
@@ -151,12 +150,12 @@ impl SocketFile {
         fs::set_permissions(&self.path, Permissions::from_mode(mode))
     }
 
-    /// It is ours from now on.
+    /// Takes ownership of the socket file.
     pub(crate) fn take(&mut self) {
         self.is_others = false;
     }
 
-    /// It is another process's from now on.
+    /// Gives ownership of the socket file to another process.
     pub(crate) fn leave(mut self) {
         self.is_others = true;
     }
@@ -195,7 +194,7 @@ pub(crate) enum Visitor {
 }
 
 impl Visitor {
-    /// Encrypted from its first byte on, where that is wanted. A Unix socket never is.
+    /// Encrypts a connection from its first byte if TLS is configured; a Unix socket is never encrypted.
     pub(crate) fn secure(self, tls: Option<Arc<AdminTls>>) -> Self {
         match (self, tls) {
             (Self::Tcp(stream), Some(tls)) => Self::Tls(Box::new(tls.accept(stream))),
@@ -203,7 +202,7 @@ impl Visitor {
         }
     }
 
-    /// How it is encrypted, if it is.
+    /// Returns how it is encrypted, if it is.
     pub(crate) fn secured(&self) -> Option<&Secured> {
         match self {
             Self::Tls(stream) => Some(stream.secured()),

@@ -38,7 +38,7 @@ impl From<Refusal> for Problem {
         match refusal {
             Refusal::Bad(diagnostics) => Self {
                 diagnostics: Some(Box::new(diagnostics)),
-                ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "the configuration is bad; nothing was changed")
+                ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "the configuration is invalid; nothing was changed")
             },
             Refusal::Busy => {
                 Self::new(StatusCode::CONFLICT, message).suggest("`/api/canary` shows it; promote or abort it first")
@@ -48,7 +48,7 @@ impl From<Refusal> for Problem {
                 .suggest("read it again, and send its `etag` in `if-match`"),
             Refusal::Missing { suggestion, .. } => Self { suggestion, ..Self::new(StatusCode::NOT_FOUND, message) },
             Refusal::Denied { suggestion, .. } => Self::new(StatusCode::FORBIDDEN, message).suggest(suggestion),
-            Refusal::Upgrading => Self::new(StatusCode::CONFLICT, message).suggest("ask again in a moment"),
+            Refusal::Upgrading => Self::new(StatusCode::CONFLICT, message).suggest("try again in a moment"),
             Refusal::Failed => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message),
             Refusal::Ending | Refusal::Outdated => Self::new(StatusCode::SERVICE_UNAVAILABLE, message),
         }

@@ -6,7 +6,7 @@ use model::snapshot::AdminRole;
 use crate::problem::Problem;
 use crate::table::Call;
 
-/// What stands in a path where the template has braces, decoded, in order.
+/// Returns the parts of a path at the braces of the template, decoded, in order.
 pub(crate) fn path_parts(template: &str, path: &str) -> Vec<String> {
     let pairs = template.split('/').zip(path.split('/'));
     pairs.filter(|(part, _)| part.starts_with('{')).map(|(_, text)| decoded(text)).collect()
@@ -36,7 +36,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// A call that changes something takes no parameter that it does not know: with `dry-run=true` it would be carried out.
+/// Rejects unknown parameters of calls that change something: with `dry-run=true` such a call would otherwise be carried out.
 pub(crate) fn check_parameters(call: &Call, query: Option<&str>) -> Result<(), Problem> {
     if call.needs != Some(AdminRole::Admin) {
         return Ok(());
@@ -56,7 +56,7 @@ pub(crate) fn check_parameters(call: &Call, query: Option<&str>) -> Result<(), P
     Ok(())
 }
 
-/// The value of a parameter of a query.
+/// Returns the value of a query parameter.
 pub(crate) fn parameter(query: Option<&str>, name: &str) -> Option<String> {
     let pairs = query.unwrap_or_default().split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     pairs.filter(|(key, _)| *key == name).map(|(_, value)| decoded(value)).next_back()

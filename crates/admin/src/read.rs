@@ -54,7 +54,8 @@ pub(crate) fn answer(view: &View, what: What, parts: &[String], query: Option<&s
     })
 }
 
-/// The same beside this thread, which says whether the process is alive: it takes as long as there are objects.
+/// Computes a response on another thread, because it takes time in proportion to the number of objects, and this thread answers health
+/// probes.
 pub(crate) async fn answered(
     shared: Shared,
     (what, parts): (What, Vec<String>),
@@ -65,19 +66,19 @@ pub(crate) async fn answered(
     let turn = TURNS.acquire().await.map_err(|_| busy())?;
     let query = query.map(str::to_owned);
     let made = tokio::task::spawn_blocking(move || {
-        // Also when nobody waits for it any more.
+        // Also when no request waits for it any more.
         let _turn = turn;
         answer(&shared.view, what, &parts, query.as_deref())
     });
     made.await.map_err(|_| busy())?
 }
 
-/// What tells one configuration of this process from another.
+/// Returns the etag of a configuration of this process.
 pub(crate) fn tag(revision: u64) -> String {
     format!("\"{}-{revision}\"", started())
 }
 
-/// The revision that a tag of [`tag`] stands for; `None`: it is not one of this process.
+/// Returns the revision of an etag from [`tag`], or `None` if it is not from this process.
 pub(crate) fn revision(tag: &str) -> Option<u64> {
     let inside = tag.strip_prefix('"')?.strip_suffix('"')?;
     inside.strip_prefix(started())?.strip_prefix('-')?.parse().ok()
@@ -105,12 +106,12 @@ fn chosen(shown: &Shown, query: Option<&str>) -> Result<Value, Problem> {
         None | Some("effective") => Ok(shown.effective()),
         Some("written") => Ok(shown.written()),
         Some(other) => {
-            Err(Problem::new(StatusCode::BAD_REQUEST, format!("`as` is `effective` or `written`, not `{other}`")))
+            Err(Problem::new(StatusCode::BAD_REQUEST, format!("`as` must be `effective` or `written`, not `{other}`")))
         }
     }
 }
 
-/// The kind that a part of a path names.
+/// Returns the kind of objects that a part of a path names.
 pub(crate) fn kind(text: &str) -> Result<&'static str, Problem> {
     let found = KINDS.into_iter().find(|kind| *kind == text);
     found.ok_or_else(|| {
@@ -158,7 +159,7 @@ fn changes(view: &View) -> Response {
     tagged(&shown, Json(json!({ "objects": objects, "wishes": wishes, "kept_in": kept })))
 }
 
-/// The number in a path.
+/// Returns the number in a path.
 pub(crate) fn number(parts: &[String]) -> Result<u64, Problem> {
     let text = &parts[0];
     text.parse().map_err(|_| Problem::new(StatusCode::NOT_FOUND, format!("`{text}` is not the number of a generation")))
@@ -167,7 +168,7 @@ pub(crate) fn number(parts: &[String]) -> Result<u64, Problem> {
 fn generation(view: &View, parts: &[String]) -> Result<Entry, Problem> {
     let wanted = number(parts)?;
     let found = view.generations().into_iter().find(|entry| entry.generation == wanted);
-    found.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, format!("generation {wanted} is not remembered")))
+    found.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, format!("generation {wanted} is not in the history")))
 }
 
 fn endpoints(view: &View, parts: &[String]) -> Result<Response, Problem> {
@@ -194,7 +195,7 @@ fn endpoints(view: &View, parts: &[String]) -> Result<Response, Problem> {
     }
 }
 
-/// A plan is live and the program is not ending.
+/// Returns 200 while a plan is active and the program is not shutting down.
 fn ready(view: &View) -> Response {
     let state = view.state();
     let status = if state == control::State::Ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -207,7 +208,7 @@ fn metrics(view: &View) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-/// `/api/connections`.
+/// Answers `/api/connections`.
 pub(crate) async fn connections(shared: Shared, query: Option<&str>) -> Result<Response, Problem> {
     const LIMIT: u64 = 100;
     let number = |name: &str, default: u64| match parameter(query, name) {
@@ -230,10 +231,10 @@ pub(crate) async fn connections(shared: Shared, query: Option<&str>) -> Result<R
     }
     // Each worker looks at all of its connections for this: never twice at a time.
     static ONE: Semaphore = Semaphore::const_new(1);
-    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "a worker is busy; ask again");
+    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "a worker is busy; try again");
     let turn = ONE.acquire().await.map_err(|_| busy())?;
     let listed = tokio::task::spawn_blocking(move || {
-        // Also when nobody waits for it any more.
+        // Also when no request waits for it any more.
         let _turn = turn;
         view.connections().map(|all| (all.list)(&page))
     });
@@ -256,7 +257,7 @@ pub(crate) async fn connections(shared: Shared, query: Option<&str>) -> Result<R
     Ok(Json(json!({ "connections": told, "next": next })).into_response())
 }
 
-/// `/api/explain`.
+/// Answers `/api/explain`.
 pub(crate) async fn explained(shared: Shared, query: Option<&str>) -> Result<Response, Problem> {
     // It looks at all of a cluster: never on this thread, which answers for the health of the process, and never twice at
     // a time.
@@ -265,7 +266,7 @@ pub(crate) async fn explained(shared: Shared, query: Option<&str>) -> Result<Res
     let turn = ONE.acquire().await.map_err(|_| busy())?;
     let query = query.unwrap_or_default().to_owned();
     let made = tokio::task::spawn_blocking(move || {
-        // Also when nobody waits for it any more.
+        // Also when no request waits for it any more.
         let _turn = turn;
         explain::explain(&shared.view, &query)
     });

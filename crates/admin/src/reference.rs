@@ -28,10 +28,10 @@ response may have been carried out: `ctl` says so and exits with 5.
 Errors are `{ "message": …, "suggestion": …, "diagnostics": […] }`, and nothing was changed. `ctl --json` prints the response as it is.
 "#;
 
-/// The page, in Markdown.
+/// Returns the page, in Markdown.
 pub fn reference() -> String {
     let mut text = String::from(
-        "# The API\n\nMade from the program by `cargo run -p equipoise -- reference docs/reference`; do not edit.\n\n\
+        "# The API\n\nGenerated from the program by `cargo run -p equipoise -- reference docs/reference`; do not edit.\n\n\
          [Change the configuration over the API](../guides/change-by-api.md) shows how to use it. A running program serves\n\
          the OpenAPI 3.1 document at `/api/openapi.json`.\n\n\
          | Call | What it does | Token |\n|---|---|---|\n",

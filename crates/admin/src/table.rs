@@ -10,7 +10,7 @@ pub(crate) struct Call {
     /// Parts in braces take any one part of a path.
     pub(crate) path: &'static str,
     pub(crate) what: What,
-    /// What the token must be good for. `None`: nobody is asked for one.
+    /// What the token must be good for. `None`: no one is asked for one.
     pub(crate) needs: Option<AdminRole>,
     /// One sentence without a full stop.
     pub(crate) summary: &'static str,
@@ -85,12 +85,12 @@ pub(crate) enum What {
 }
 
 impl What {
-    /// Whether it replaces what is there, so that `if-match` has to say what that was.
+    /// Returns whether the call replaces an object, so that it needs `if-match`.
     pub(crate) fn replaces(self) -> bool {
         matches!(self, Self::PutConfig | Self::PutObject)
     }
 
-    /// Whether it is an order for the owner of the configuration.
+    /// Returns whether the call goes to the owner of the configuration.
     pub(crate) fn is_order(self) -> bool {
         use What::{AddEndpoint, DeleteObject, PutConfig, PutObject, Reload, RemoveEndpoint, ResetConfig, Rollback};
         let config = [PutConfig, PutObject, DeleteObject, ResetConfig, Rollback, Reload];
@@ -98,24 +98,24 @@ impl What {
         ends || config.contains(&self) || [AddEndpoint, RemoveEndpoint, Self::Weigh, Self::Wish].contains(&self)
     }
 
-    /// Whether its answer is at hand, however much there is of everything.
+    /// Returns whether the response needs constant time, whatever the number of objects.
     pub(crate) fn is_quick(self) -> bool {
         matches!(self, Self::Page | Self::Alive | Self::Ready | Self::Log)
     }
 
-    /// Whether it can be rehearsed.
+    /// Returns whether the call supports `dry_run`.
     #[cfg(test)]
     pub(crate) fn can_be_dry(self) -> bool {
         self.is_order() && ![Self::Promote, Self::Abort].contains(&self)
     }
 
-    /// Whether it can be tried on a share of what comes in.
+    /// Returns whether the change can be a canary.
     pub(crate) fn can_be_tried(self) -> bool {
         use What::{AddEndpoint, DeleteObject, PutConfig, PutObject, RemoveEndpoint, Rollback, Weigh};
         [PutConfig, PutObject, DeleteObject, Rollback, AddEndpoint, RemoveEndpoint, Weigh].contains(&self)
     }
 
-    /// What its body is.
+    /// Returns the kind of the call's body.
     pub(crate) fn body(self) -> Body {
         match self {
             Self::PutConfig => Body::Configuration,
@@ -162,12 +162,12 @@ const TRIED: &[(&str, &str)] = &[
     ("exchanges_min", "with fewer exchanges the canary is rolled back (default 20)"),
 ];
 
-/// A call that changes what is wished of endpoints, or what the files say.
+/// Returns a call that sets a state of an endpoint, or reads the files again.
 const fn order(method: Method, path: &'static str, what: What, summary: &'static str) -> Call {
     Call { query: &[DRY], ..call(method, path, what, Some(AdminRole::Admin), summary) }
 }
 
-/// A call that changes the configuration, and may be tried first.
+/// Returns a call that changes the configuration, and may be a canary.
 const fn change(method: Method, path: &'static str, what: What, summary: &'static str) -> Call {
     Call { query: TRIED, ..call(method, path, what, Some(AdminRole::Admin), summary) }
 }
@@ -179,8 +179,8 @@ const fn asking(call: Call, query: &'static [(&'static str, &'static str)]) -> C
 const EXPLAIN: &[(&str, &str)] = &[
     ("request", "required: `GET https://host/path`, or a URL alone"),
     ("client", "the address of the client"),
-    ("header", "a field, `name: value`; several times for several"),
-    ("listener", "the listener; by default the one that fits scheme and port"),
+    ("header", "a field, `name: value`; may be repeated"),
+    ("listener", "the listener; by default the one that matches scheme and port"),
 ];
 
 const PAGE: &[(&str, &str)] = &[
@@ -274,7 +274,7 @@ pub(crate) const CALLS: &[Call] = &[
     call(Method::Put, "/api/log", What::SetLog, Some(AdminRole::Admin), "Set the level of the program's own log"),
 ];
 
-/// The methods that a path knows, as `allow` lists them.
+/// Returns the methods of a path, as `allow` lists them.
 pub(crate) fn methods_of(path: &str) -> String {
     let fits = |template: &str| {
         let same = |(part, text): (&str, &str)| part.starts_with('{') || part == text;

@@ -35,7 +35,7 @@ fn running_with(view: View, text: &str) -> (View, control::Reconciler) {
 
 fn start(view: &View, bounds: Bounds) -> Admin {
     let bound = Bound::bind(&"127.0.0.1:0".parse().unwrap(), 0o600).unwrap();
-    // Nobody carries anything out.
+    // No one carries anything out.
     Admin::start_with(bound, (view.clone(), control::orders::channel().0), bounds).unwrap()
 }
 
@@ -103,7 +103,7 @@ fn a_listener_that_is_closed_lets_nobody_in_and_is_alive() {
     assert!(get(admin.address(), "/healthz").starts_with("HTTP/1.1 200 "));
     admin.close(false);
     assert!(get(admin.address(), "/api/status").starts_with("HTTP/1.1 200 "));
-    // Nothing is told before there are rules by which it may be.
+    // Nothing is reported before there are rules by which it may be.
     let nothing = start(&self::view(), Bounds::default());
     assert!(get(nothing.address(), "/api/config").starts_with("HTTP/1.1 503 "));
 }
@@ -388,7 +388,7 @@ fn one_object_and_one_endpoint_can_be_looked_at() {
             "did you mean",
         ),
         ("/api/statuss", "there is no `/api/statuss`", "did you mean `/api/status`?"),
-        ("/api/generations/9", "generation 9 is not remembered", ""),
+        ("/api/generations/9", "generation 9 is not in the history", ""),
         ("/api/generations/x", "`x` is not the number of a generation", ""),
     ] {
         let answer = get(admin.address(), path);

@@ -45,7 +45,7 @@ pub(crate) async fn answer(
         None | Some("false") => false,
         Some("true" | "") => true,
         Some(other) => {
-            let message = format!("`dry_run` is `true` or `false`, not `{other}`");
+            let message = format!("`dry_run` must be `true` or `false`, not `{other}`");
             return Err(Problem::new(StatusCode::BAD_REQUEST, message));
         }
     };
@@ -74,7 +74,7 @@ pub(crate) async fn answer(
     Ok(told(&done, is_dry))
 }
 
-/// On what terms a change is tried, if it is to be.
+/// Returns the terms of a canary, if one is requested.
 pub(crate) fn terms(query: Option<&str>) -> Result<Option<Terms>, Problem> {
     const NAMES: [&str; 4] = ["for", "errors_max", "latency_max", "exchanges_min"];
     let wrong = |name: &str, wanted: &str| {
@@ -90,7 +90,7 @@ pub(crate) fn terms(query: Option<&str>) -> Result<Option<Terms>, Problem> {
     };
     let Some(share) = parameter(query, "canary") else {
         if let Some(name) = NAMES.into_iter().find(|name| parameter(query, name).is_some()) {
-            let problem = Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` has no meaning without `canary`"));
+            let problem = Problem::new(StatusCode::BAD_REQUEST, format!("`{name}` has no effect without `canary`"));
             return Err(problem.suggest("add `canary=10%25`"));
         }
         return Ok(None);
@@ -136,8 +136,8 @@ pub(crate) async fn end_connection(shared: Shared, parts: &[String], author: Arc
     Ok(Json(json!({ "id": id })).into_response())
 }
 
-/// Memory for a body and what is made of it, of all that there is for bodies. Small ones find room always, so that slow senders
-/// of large ones hold up nobody else.
+/// Reserves memory for a body and its parsed form, from the budget of all bodies. Small bodies always get memory, so that slow senders of
+/// large ones do not delay others.
 async fn room_for(bytes: usize) -> Result<Option<SemaphorePermit<'static>>, Problem> {
     static ROOM: Semaphore = Semaphore::const_new(4 * BODY_BYTES_MAX);
     const SMALL: usize = 64 << 10;
@@ -152,7 +152,7 @@ async fn room_for(bytes: usize) -> Result<Option<SemaphorePermit<'static>>, Prob
     }
 }
 
-/// The revisions that `if-match` names, any of which will do (RFC 9110 section 13.1.1).
+/// Returns the revisions that `if-match` names, any of which will do (RFC 9110 section 13.1.1).
 fn expected(what: What, headers: &HeaderMap) -> Result<Option<Vec<u64>>, Problem> {
     let mut fields = headers.get_all(header::IF_MATCH).iter().peekable();
     if fields.peek().is_none() {
@@ -199,7 +199,7 @@ fn too_large(max: usize) -> Problem {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body may have at most {max} bytes"))
 }
 
-/// How long a body is at most.
+/// Returns the limit on the length of a body.
 fn length(body: Body, headers: &HeaderMap) -> Result<usize, Problem> {
     let max = bytes_max(body);
     let said = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
@@ -218,7 +218,7 @@ async fn read(body: Body, request: Request) -> Result<String, Problem> {
     String::from_utf8(bytes.into()).map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
 }
 
-/// What a call asks for.
+/// Returns the order that a call makes.
 fn wanted(what: What, parts: &[String], text: String) -> Result<Change, Problem> {
     let part = |at: usize| parts.get(at).cloned().unwrap_or_default();
     Ok(match what {
@@ -237,7 +237,7 @@ fn wanted(what: What, parts: &[String], text: String) -> Result<Change, Problem>
             let number =
                 weight.as_u64().filter(|weight| *weight <= WEIGHT_MAX).and_then(|weight| weight.try_into().ok());
             let weight =
-                number.ok_or_else(|| bad(format!("`weight` is a number from 0 to {WEIGHT_MAX}, not {weight}")))?;
+                number.ok_or_else(|| bad(format!("`weight` must be a number from 0 to {WEIGHT_MAX}, not {weight}")))?;
             Change::Endpoints { cluster: part(0), edit: EndpointEdit::Weight(part(1), weight) }
         }
         _ => {
@@ -258,7 +258,7 @@ fn bad(message: String) -> Problem {
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, message)
 }
 
-/// The one field that a small body has.
+/// Returns the only field of a small body.
 fn field(text: &str, name: &str) -> Result<Value, Problem> {
     let shape = || bad(format!("the body is not `{{ \"{name}\": … }}`"));
     let Ok(Value::Object(mut map)) = serde_json::from_str(text) else { return Err(shape()) };

@@ -60,7 +60,7 @@ pub(crate) fn explain(text: &str, info: &str, progress: &Progress) -> Explained 
     })
 }
 
-/// Text that begins with a sign that means something in YAML.
+/// Finds text that begins with a sign with a meaning in YAML.
 fn of_indicator(line: &str, info: &str, spot: Spot) -> Option<Explained> {
     let rest: String = line.chars().skip(spot.column).collect();
     let sign = rest.chars().next().filter(|sign| matches!(sign, '*' | '&' | '@' | '`' | '%'))?;
@@ -82,7 +82,7 @@ fn of_indicator(line: &str, info: &str, spot: Spot) -> Option<Explained> {
     Some(Explained { spot, message: format!("not YAML: {message}"), mend: Some(mend) })
 }
 
-/// Escapes that double quotes do not know, and quotes that nobody closes.
+/// Escapes that double quotes do not know, and quotes that no one closes.
 fn of_quotes(line: &str, info: &str, spot: Spot) -> Option<Explained> {
     if info.contains("unknown escape") {
         let chars: Vec<char> = line.chars().collect();
@@ -94,7 +94,7 @@ fn of_quotes(line: &str, info: &str, spot: Spot) -> Option<Explained> {
             true => format!("write `\\{escape}`"),
             false => format!("put the text in single quotes: '{inner}'"),
         };
-        let message = format!("not YAML: `{escape}` is no escape in double quotes");
+        let message = format!("not YAML: `{escape}` is not a valid escape in double quotes");
         return Some(Explained { spot: Spot { column: at, ..spot }, message, mend: Some(mend) });
     }
     let is_open = ["end of stream", "indentation", "document indicator"].iter().any(|part| info.contains(part));
@@ -106,7 +106,7 @@ fn of_quotes(line: &str, info: &str, spot: Spot) -> Option<Explained> {
     None
 }
 
-/// The first escape from a place on that YAML 1.2 (section 5.7) does not have.
+/// Returns the first escape from a place on that YAML 1.2 (section 5.7) does not have.
 fn unknown_escape(chars: &[char], from: usize) -> Option<usize> {
     let mut at = from;
     while at < chars.len() {
@@ -121,14 +121,14 @@ fn unknown_escape(chars: &[char], from: usize) -> Option<usize> {
     None
 }
 
-/// A variable without quotes where its brace means a map.
+/// Returns a variable without quotes where its brace means a map.
 fn of_variable(line: &str, info: &str, spot: Spot) -> Option<Explained> {
     let before: String = line.chars().take(spot.column + 1).collect();
     let mend = "inside `{ }` and `[ ]`, put text that holds `${…}` in quotes".to_owned();
     before.contains("${").then(|| Explained { spot, message: format!("not YAML: {info}"), mend: Some(mend) })
 }
 
-/// A bracket that is never closed, or something between two that a comma should part.
+/// Returns a bracket that is never closed, or something between two that a comma should part.
 fn of_brackets(text: &str, info: &str, progress: &Progress) -> Option<Explained> {
     let spot = progress.failed;
     let mut scan = Scan::new(text, progress);
@@ -216,7 +216,7 @@ impl Scan {
         }
     }
 
-    /// Whether a bracket is closed after all, before the text goes on where it stood before the bracket.
+    /// Returns whether a bracket is closed after all, before the text goes on where it stood before the bracket.
     fn closes_later(mut self, text: &str, from: Spot, bracket: Bracket) -> bool {
         let indent = |line: &str| line.chars().take_while(|c| *c == ' ').count();
         let own = lines(text).nth(bracket.spot.line - 1).map_or(0, indent);
@@ -239,7 +239,7 @@ impl Scan {
     }
 }
 
-/// Whether a value may begin there.
+/// Returns whether a value may begin there.
 fn is_beginning(chars: &[char], at: usize) -> bool {
     let before = chars[..at].iter().rev().find(|c| !c.is_whitespace());
     let is_apart = at == 0 || chars[at - 1].is_whitespace() || matches!(chars[at - 1], '{' | '[' | ',');

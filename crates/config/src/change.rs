@@ -1,4 +1,4 @@
-//! From what somebody asks for to [`Changes`]: a whole configuration, one object, or one endpoint.
+//! From what someone asks for to [`Changes`]: a whole configuration, one object, or one endpoint.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ pub enum EndpointEdit {
 }
 
 impl Loader<'_> {
-    /// What makes of the files of `loaded` the configuration in `text`. Objects in it that are just as `loaded` shows them,
-    /// with defaults filled in and secrets hidden, are as they are there.
+    /// Returns what makes of the files of `loaded` the configuration in `text`. Objects in it that are just as `loaded` shows them, with
+    /// defaults filled in and secrets hidden, are as they are there.
     ///
     /// # Errors
     /// Everything that is wrong with it, by the lines of the text.
@@ -41,7 +41,7 @@ impl Loader<'_> {
         self.replace_with(loaded, text, keep_admin)
     }
 
-    /// The same for a text that was in force before; its listener of the administrator stays in the past.
+    /// Returns the same for a text that was active before; its listener of the administrator stays in the past.
     ///
     /// # Errors
     /// Everything that is wrong with it now.
@@ -80,7 +80,7 @@ impl Loader<'_> {
         Ok(changes)
     }
 
-    /// Also what can only be found out of it when it is understood.
+    /// Reports also the mistakes that are found only when the configuration is resolved.
     fn all_wrong(
         &self,
         loaded: &Loaded,
@@ -214,7 +214,7 @@ impl Loader<'_> {
 }
 
 impl Loaded {
-    /// The names of all routes, as they are counted where they have none.
+    /// Returns the names of all routes, as they are counted where they have none.
     pub fn route_names(&self) -> Vec<String> {
         let routes = self.trees.written.get(ROUTES).map_or(&[][..], Node::items);
         routes.iter().enumerate().map(|(index, route)| route_name(index, route)).collect()
@@ -238,7 +238,7 @@ fn keep_names(routes: &mut [Node], from: usize) {
     }
 }
 
-/// A route is put by its name: it has that one.
+/// Sets the name of a route that was sent to an address with a name.
 fn name_route(route: &mut Node, name: &str, sink: &mut Sink) {
     let span = route.span;
     if let Some(Kind::Scalar(given)) = route.get("name").map(|node| &node.kind)
@@ -316,15 +316,14 @@ fn keep(node: &mut Node, old: Option<&Node>, shown: &Value) {
     }
 }
 
-/// What the files alone decide, and what is told of who would change it by the API.
+/// What the files alone decide, and what is reported about who would change it by the API.
 const KEPT: [(&str, &str); 3] = [
     ("admin", "the API cannot change its own listener"),
     ("providers", "the API cannot change providers"),
     ("watch", "the API cannot change whether files are watched"),
 ];
 
-/// The listener of the administrator is as the files have it: nobody locks himself out, and nobody gives himself a token. So
-/// are providers.
+/// Keeps the admin listener and providers as the files have them, so that no one locks themselves out or grants themselves a token.
 fn keep_admin(tree: &mut Node, loaded: &Loaded, sink: &mut Sink) {
     let Kind::Map(entries) = &tree.kind else { return };
     for (key, message) in KEPT {
@@ -352,7 +351,7 @@ fn put_admin(tree: &mut Node, loaded: &Loaded) {
     }
 }
 
-/// What somebody sends to the API, by `choice` as a whole configuration, an object, or an endpoint, on top of a small site.
+/// What someone sends to the API, by `choice` as a whole configuration, an object, or an endpoint, on top of a small site.
 /// There is no environment, no filter and no name service. For fuzzing: whatever is taken must hold.
 ///
 /// # Errors
@@ -361,8 +360,9 @@ fn put_admin(tree: &mut Node, loaded: &Loaded) {
 /// # Panics
 /// What was taken does not give what was wanted.
 pub fn check_change(choice: u8, text: &str) -> Result<(), Diagnostics> {
-    let no_names =
-        |_: &model::provider::NameLookup, _: &str, _: u16| Err(std::io::Error::other("names are not looked up here"));
+    let no_names = |_: &model::provider::NameLookup, _: &str, _: u16| {
+        Err(std::io::Error::other("host names are not resolved here"))
+    };
     let loader =
         Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
     let site = "version: 1\nlisteners: { web: { bind: '127.0.0.1:1' } }\nroutes: [{ name: main, cluster: a }]\nclusters:\n  \
@@ -383,7 +383,7 @@ pub fn check_change(choice: u8, text: &str) -> Result<(), Diagnostics> {
     let changed = loader.load_changed(&loaded, &changes);
     assert!(!is_whole || changed.is_ok(), "a whole configuration was judged already");
     let changed = changed?;
-    // What is in force can be put again, by what is shown of it and by its text, and changes nothing.
+    // What is active can be put again, by what is shown of it and by its text, and changes nothing.
     for again in [changed.text(), changed.written(loader.filters).to_string()] {
         let twice = loader.replace(&changed, &again);
         let same = twice.as_ref().is_ok_and(|twice| {

@@ -51,7 +51,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Names it: `error` or `warning`.
+    /// Returns `error` or `warning`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -85,7 +85,7 @@ impl Diagnostic {
         Self { file, line, column, width, line_text, caret, message, suggestion, is_warning: false, bond }
     }
 
-    /// One in a document of which the line is at hand.
+    /// Returns one in a document of which the line is at hand.
     fn within(document: &Document, problem: &Problem, line: Option<&str>) -> Self {
         let is_shown = document.shows_lines();
         let found = Self::new(problem, &document.name, line.filter(|_| is_shown).unwrap_or_default());
@@ -93,7 +93,7 @@ impl Diagnostic {
     }
 }
 
-/// The part of a line around a column, and where the column is in it.
+/// Returns the part of a line around a column, and where the column is in it.
 fn excerpt(line: &str, column: u32) -> (String, u32) {
     let at = (column as usize).saturating_sub(1);
     let skipped = if at > LINE_SHOWN_MAX / 2 && line.chars().nth(LINE_SHOWN_MAX).is_some() { at - 40 } else { 0 };
@@ -213,7 +213,7 @@ impl Sink {
         self.add(|| Problem { span, message: message.into(), suggestion, bond: None });
     }
 
-    /// The same of what has to do with another place.
+    /// Adds a problem that is bound to another place.
     pub(crate) fn push_bound(&mut self, span: Span, (message, suggestion): (String, Option<String>), bond: Bond) {
         self.add(|| Problem { span, message, suggestion, bond: Some(bond) });
     }
@@ -230,7 +230,7 @@ impl Sink {
         }
     }
 
-    /// The same, with a message that is made only if it is told. There is none like it.
+    /// Returns the same, with a message that is made only if it is reported. There is none like it.
     pub(crate) fn push_with(&mut self, span: Span, message: impl FnOnce() -> String) {
         self.add(|| Problem { span, message: message(), suggestion: None, bond: None });
     }
@@ -247,12 +247,12 @@ impl Sink {
         self.problems.is_empty()
     }
 
-    /// Whether looking for a similar name is still worth its time.
+    /// Returns whether looking for a similar name is still worth its time.
     pub(crate) fn wants_suggestions(&self) -> bool {
         self.problems.len() < SUGGESTIONS_MAX
     }
 
-    /// The same for what is no problem.
+    /// Returns the same for what is no problem.
     pub(crate) fn finish_warnings(self, documents: &Documents) -> Vec<Diagnostic> {
         let mut warnings = self.finish(documents).list;
         warnings.iter_mut().for_each(|warning| warning.is_warning = true);
@@ -295,8 +295,8 @@ const CHOICES_MAX: usize = 8;
 /// Of more choices, how many are named.
 const CHOICES_NAMED: usize = 3;
 
-/// The candidate most like `word`, if any is near enough to be meant: one letter of three may differ, or one of both goes on where the
-/// other ends.
+/// Returns the candidate most like `word`, if any is near enough to be meant: one letter of three may differ, or one of both goes on where
+/// the other ends.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > COMPARED_MAX {
         return None;
@@ -313,12 +313,12 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
     near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }
 
-/// `did you mean …?`, or what there is to choose from.
+/// Returns `did you mean …?`, or a list of the choices.
 pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> Option<String> {
     choose(word, candidates, "")
 }
 
-/// The same, which says where all choices are when there are too many to list: `all are in …`.
+/// Returns the same, which says where all choices are when there are too many to list: `all are in …`.
 pub(crate) fn choose<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str> + Clone,
@@ -339,7 +339,7 @@ pub(crate) fn choose<'a>(
     }
 }
 
-/// The candidates that are most like `word`, the nearest first, however far they are.
+/// Returns the candidates that are most like `word`, the nearest first, however far they are.
 pub(crate) fn nearest_few<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let lower: String = word.to_lowercase().chars().take(COMPARED_MAX).collect();
     let likeness = |name: &str| match name.len() {
@@ -352,7 +352,7 @@ pub(crate) fn nearest_few<'a>(word: &str, candidates: impl IntoIterator<Item = &
     scored.into_iter().take(CHOICES_NAMED).map(|(_, name)| name).collect()
 }
 
-/// Whether so many choices are listed whole.
+/// Returns whether so many choices are listed whole.
 pub(crate) fn are_listed(count: usize) -> bool {
     count <= CHOICES_MAX
 }

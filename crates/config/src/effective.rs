@@ -45,7 +45,7 @@ pub(crate) fn shown(effective: Map<String, Value>, trees: &Trees, secret: &HashS
     value
 }
 
-/// The clusters of a tree without problems that are `wanted`, as [`shown`] would show them. There may be very many, so that they
+/// Returns the clusters of a tree without problems that are `wanted`, as [`shown`] would show them. There may be very many, so that they
 /// are made when they are asked for.
 pub(crate) fn clusters(tree: &Node, secret: &HashSet<String>, wanted: impl Fn(&Key, &Node) -> bool) -> Value {
     let written = tree.get("clusters").map_or(&[][..], Node::entries);
@@ -61,13 +61,13 @@ pub(crate) fn clusters(tree: &Node, secret: &HashSet<String>, wanted: impl Fn(&K
     all
 }
 
-/// A secret that is not shown, but can be told from another: by a hash that only this process can compute.
+/// Returns a secret that is not shown, but can be distinguished from another: by a hash that only this process can compute.
 fn seal(secret: &Value) -> String {
     static SEAL: OnceLock<RandomState> = OnceLock::new();
     format!("{HIDDEN}{:016x}", SEAL.get_or_init(RandomState::new).hash_one(secret.to_string()))
 }
 
-/// The same without seals: every secret is `(hidden)`.
+/// Returns the same without seals: every secret is `(hidden)`.
 pub(crate) fn unsealed(mut value: Value) -> Value {
     fn open(value: &mut Value) {
         match value {
@@ -85,7 +85,7 @@ fn is_sealed(text: &str) -> bool {
     text.strip_prefix(HIDDEN).is_some_and(|seal| seal.len() == 16 && seal.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// A whole configuration without what is secret by its name.
+/// Returns a whole configuration without what is secret by its name.
 pub(crate) fn hidden(mut value: Value, filters: &[FilterSpec]) -> Value {
     hide(&mut value, &secret_names(filters), (At::Root, &|_| HIDDEN.to_owned()));
     value
@@ -130,7 +130,7 @@ fn as_written(value: &mut Value, node: &Node) {
     }
 }
 
-/// Names of properties that a filter's schema marks `writeOnly`.
+/// Returns the properties that a filter's schema marks `writeOnly`.
 fn write_only(schema: &Value, names: &mut HashSet<String>) {
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
         let marked = properties.iter().filter(|(_, property)| property.get("writeOnly") == Some(&Value::Bool(true)));
@@ -180,7 +180,7 @@ impl At {
         }
     }
 
-    /// Whether what stands here under this key is secret, although its name is none of those that always are.
+    /// Returns whether what stands here under this key is secret, although its name is none of those that always are.
     fn is_secret(self, key: &str, value: &Value) -> bool {
         // What came from the environment is shown by the name that it has there.
         let is_open = || value.as_str().is_some_and(has_variable);
@@ -194,13 +194,13 @@ impl At {
     }
 }
 
-/// Whether the name of a header field says that it carries a credential: `x-vault-token`, `api-key`, `x-auth`.
+/// Returns whether the name of a header field says that it carries a credential: `x-vault-token`, `api-key`, `x-auth`.
 fn is_credential(name: &str) -> bool {
     let mut parts = name.split(['-', '_']);
     SECRET_WORDS.iter().any(|word| name.contains(word)) || parts.any(|part| SECRET_PARTS.contains(&part))
 }
 
-/// Whether a text as it is shown names a variable; `$${` stands for the signs themselves.
+/// Returns whether a text as it is shown names a variable; `$${` stands for the signs themselves.
 fn has_variable(text: &str) -> bool {
     text.match_indices("${").any(|(at, _)| !text[..at].ends_with('$'))
 }

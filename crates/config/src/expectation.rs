@@ -20,7 +20,7 @@ pub(crate) enum Shape {
     Any,
 }
 
-/// The kind of value that a schema asks for.
+/// Returns the kind of value that a schema asks for.
 pub(crate) fn shape(schema: &Map<String, Value>) -> Shape {
     schema.get("type").and_then(Value::as_str).map_or(Shape::Any, shape_of)
 }
@@ -37,7 +37,7 @@ fn shape_of(name: &str) -> Shape {
     }
 }
 
-/// All kinds of values that a schema names.
+/// Returns all kinds of values that a schema names.
 fn shapes(schema: &Map<String, Value>) -> Vec<Shape> {
     match schema.get("type") {
         Some(Value::String(name)) => vec![shape_of(name)],
@@ -46,7 +46,7 @@ fn shapes(schema: &Map<String, Value>) -> Vec<Shape> {
     }
 }
 
-/// Whether the value is of a kind that the schema asks for.
+/// Returns whether the value is of a kind that the schema asks for.
 pub(crate) fn is_a(schema: &Map<String, Value>, root: &Value, node: &Node) -> bool {
     if let Some(target) = target(schema, root) {
         return is_a(target, root, node);
@@ -86,7 +86,7 @@ pub(crate) fn target<'a>(schema: &Map<String, Value>, root: &'a Value) -> Option
     root.pointer(reference)?.as_object().filter(|target| !target.contains_key("$ref"))
 }
 
-/// The values that a schema lists, by `const`, `enum`, or branches of `const`.
+/// Returns the values that a schema lists, by `const`, `enum`, or branches of `const`.
 pub(crate) fn allowed_values(schema: &Map<String, Value>) -> Vec<&Value> {
     if let Some(value) = schema.get("const") {
         return vec![value];
@@ -134,7 +134,7 @@ fn names_of(values: &[&Value]) -> String {
     }
 }
 
-/// What the schema asks for: "a whole number from 1 to 5", "text or a map".
+/// Returns what the schema asks for: "a whole number from 1 to 5", "text or a map".
 pub(crate) fn expectation(schema: &Map<String, Value>, root: &Value) -> String {
     if let Some(target) = target(schema, root) {
         return expectation(target, root);
@@ -189,7 +189,7 @@ fn bounds(schema: &Map<String, Value>) -> String {
     }
 }
 
-/// The smallest and largest number allowed, by `minimum` and `maximum` and by the width that `format` tells.
+/// Returns the smallest and largest number allowed, by `minimum` and `maximum` and by the width that `format` tells.
 pub(crate) fn integer_bounds(schema: &Map<String, Value>) -> (f64, f64) {
     let (low, high) = match schema.get("format").and_then(Value::as_str) {
         Some("uint8") => (0.0, f64::from(u8::MAX)),

@@ -21,13 +21,13 @@ impl Faulty {
         self.0.entry(object).or_default().push(path);
     }
 
-    /// Whether something is wrong with a filter of a route, or in it.
+    /// Returns whether something is wrong with a filter of a route, or in it.
     pub(crate) fn has_filter(&self, route: usize, (place, name): (usize, &str)) -> bool {
         let way = [Part::Key("filters".to_owned()), Part::Index(place), Part::Key(name.to_owned())];
         self.0.get(&format!("routes/{route}")).into_iter().flatten().any(|path| path.starts_with(&way))
     }
 
-    /// The keys with something wrong in them, in an object that holds defaults.
+    /// Returns the keys with something wrong in them, in an object that holds defaults.
     pub(crate) fn keys_in(&self, object: &str) -> FaultyKeys<'_> {
         fn key(part: Option<&Part>) -> Option<&str> {
             part.and_then(|part| if let Part::Key(key) = part { Some(key.as_str()) } else { None })

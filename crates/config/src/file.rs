@@ -114,7 +114,7 @@ pub struct File {
     pub watch: bool,
 }
 
-/// A map whose keys are names of objects.
+/// Returns a map whose keys are names of objects.
 fn named<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     let value = generator.subschema_for::<T>();
     json_schema!({
@@ -142,7 +142,7 @@ impl<T> Default for OneOrMany<T> {
 }
 
 impl<T> OneOrMany<T> {
-    /// All of them.
+    /// Returns all of them.
     pub fn as_slice(&self) -> &[T] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
@@ -150,7 +150,7 @@ impl<T> OneOrMany<T> {
         }
     }
 
-    /// The path of one of them, of the whole at `at`.
+    /// Returns the path of one of them, of the whole at `at`.
     pub(crate) fn path(&self, at: &str, index: usize) -> String {
         match self {
             Self::One(_) => at.to_owned(),
@@ -163,7 +163,7 @@ impl<T> OneOrMany<T> {
     }
 }
 
-/// The schema's way to say that exactly one of these keys is needed.
+/// Returns the schema's way to say that exactly one of these keys is needed.
 fn one_of(keys: &[&str]) -> Value {
     Value::Array(keys.iter().map(|key| json!({ "required": [key] })).collect())
 }

@@ -1,5 +1,5 @@
 //! Endpoints that providers give, by a short way: where nothing can be wrong with them, no text is made, parsed and checked for the sake
-//! of places to be told. There may be a hundred thousand, and they are given anew with each that comes or goes.
+//! of places to be reported. There may be a hundred thousand, and they are given again with each that comes or goes.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::tree::{Kind, Node};
 /// Characters of a zone, as the schema has them.
 const ZONE_CHARS_MAX: usize = 64;
 
-/// These endpoints, if they are certainly right. `None`: only the long way tells, and what is wrong.
+/// Returns the endpoints if they are certainly valid, or `None` if only the full check can decide.
 pub(crate) fn at_once(list: &[EndpointSettings]) -> Option<Arc<[Endpoint]>> {
     let mut seen = HashSet::with_capacity(list.len());
     let mut all = Vec::with_capacity(list.len());
@@ -41,7 +41,7 @@ pub(crate) fn at_once(list: &[EndpointSettings]) -> Option<Arc<[Endpoint]>> {
     (!have_no_weight).then(|| all.into())
 }
 
-/// The bounds that the schema has.
+/// Returns the bounds that the schema has.
 fn is_within_bounds(settings: &EndpointSettings) -> bool {
     let zone = settings.zone.as_ref().map_or(1, |zone| zone.chars().take(ZONE_CHARS_MAX + 1).count());
     settings.weight <= limits::WEIGHT_MAX
@@ -53,7 +53,7 @@ fn is_within_bounds(settings: &EndpointSettings) -> bool {
         && settings.agent_port != Some(0)
 }
 
-/// What a list says, and whether it says nothing that only the schema refuses. `None`: it is none of endpoints.
+/// Returns what a list says, and whether it says nothing that only the schema refuses. `None`: it is none of endpoints.
 pub(crate) fn settings_in(list: &Node) -> Option<(Vec<EndpointSettings>, bool)> {
     let Kind::List(items) = &list.kind else { return None };
     let mut is_plain = true;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version of what is written.
 const FORMAT: u32 = 1;
-/// Nobody counts further, and what reads JSON elsewhere cannot.
+/// No one counts further, and what reads JSON elsewhere cannot.
 const GENERATION_MAX: u64 = 1 << 53;
 /// The end of the year 9999.
 const UNIX_MS_MAX: u64 = 253_402_300_799_999;
@@ -145,9 +145,9 @@ pub fn read_history(text: &str) -> Result<Vec<KeptGeneration>, String> {
             return Err(format!("generation {generation} cannot come after {last}"));
         }
         if line.at_unix_ms > UNIX_MS_MAX {
-            return Err(format!("generation {generation} is of no time that there is"));
+            return Err(format!("generation {generation} has an invalid time"));
         }
-        let missing = || format!("the text of generation {generation} is not there");
+        let missing = || format!("the text of generation {generation} is missing");
         let text = line.text.map(|place| texts.get(place).cloned().ok_or_else(missing)).transpose()?;
         all.push(KeptGeneration {
             generation,
@@ -206,8 +206,8 @@ mod tests {
             (of(&line.replace('1', "0")), "generation 0 cannot come after 0"),
             (of(&format!("{line}, {line}")), "generation 1 cannot come after 1"),
             (of(&line.replace(": 1,", ": 9007199254740993,")), "generation 9007199254740993 cannot come after 0"),
-            (of(&line.replace(": 5,", ": 253402300800000,")), "generation 1 is of no time that there is"),
-            (of(&line.replace(" }", ", \"text\": 1 }")), "the text of generation 1 is not there"),
+            (of(&line.replace(": 5,", ": 253402300800000,")), "generation 1 has an invalid time"),
+            (of(&line.replace(" }", ", \"text\": 1 }")), "the text of generation 1 is missing"),
             (of(&line.replace(" }", ", \"txt\": 1 }")), "unknown field `txt`"),
         ] {
             let why = read_history(&text).unwrap_err();

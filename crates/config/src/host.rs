@@ -21,7 +21,7 @@ pub struct Loader<'a> {
     /// The addresses of a host name with a port, for endpoints; the least is used. May block.
     pub resolve_host: &'a ResolveHost<'a>,
     /// For changes: files, Unix sockets and variables that this one does not use already may not be used
-    /// ([`Diagnostics::beyond`]). That is found before any file is opened, and before anything else is told. `None`: all may.
+    /// ([`Diagnostics::beyond`]). That is found before any file is opened, and before anything else is reported. `None`: all may.
     pub within: Option<&'a Loaded>,
     /// What is not on this machine is a warning: host names that do not resolve, and certificates, keys and other files that cannot
     /// be read. The snapshot is then fit to be checked, not to be run. Included files must be there all the same.
@@ -29,8 +29,8 @@ pub struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// An environment variable, for changes. Where not all may be used, each seems to be there: whether it may is told
-    /// elsewhere, and whether it is there is not.
+    /// Returns an environment variable, for changes. Where not all may be used, each seems to be there: whether it may is reported elsewhere,
+    /// and whether it is there is not.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         (self.environment)(name).or_else(|| self.within.map(|_| String::new()))
     }

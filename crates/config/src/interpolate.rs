@@ -50,7 +50,7 @@ fn fill_scalar(
     match replace(&scalar.text, environment) {
         Ok((text, used)) => {
             let Some(left) = budget.unfolded_bytes.checked_sub(text.len()) else {
-                let message = format!("variables fill in more than {UNFOLDED_BYTES_MAX} bytes");
+                let message = format!("variables expand to more than {UNFOLDED_BYTES_MAX} bytes");
                 sink.push(span, message, None);
                 return None;
             };
@@ -70,7 +70,7 @@ fn fill_scalar(
     }
 }
 
-/// The text with variables filled in, and whether there was any.
+/// Returns the text with variables filled in, and whether there was any.
 fn replace(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<(String, bool), (String, String)> {
     let mut out = String::new();
     let mut used = false;
@@ -94,7 +94,7 @@ fn replace(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<(
             used = true;
         }
         if out.len() > UNFOLDED_BYTES_MAX {
-            let message = format!("variables fill in more than {UNFOLDED_BYTES_MAX} bytes");
+            let message = format!("variables expand to more than {UNFOLDED_BYTES_MAX} bytes");
             return Err((message, "put the text into a file".to_owned()));
         }
         rest = &rest[at + end + 1..];
@@ -103,12 +103,12 @@ fn replace(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<(
     Ok((out, used))
 }
 
-/// Whether this is the number of a group, as replacements of expressions quote it: no variable has such a name.
+/// Returns whether this is the number of a group, as replacements of expressions quote it: no variable has such a name.
 fn is_group(inside: &str) -> bool {
     !inside.is_empty() && inside.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The value of what stands between the braces.
+/// Returns the value of what stands between the braces.
 fn value_of(inside: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<String, (String, String)> {
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
@@ -184,7 +184,7 @@ fn take_type(here: &[&Map<String, Value>], scalar: &mut Scalar) {
     }
 }
 
-/// The types that one schema names itself.
+/// Returns the types that one schema names itself.
 fn asked(map: &Map<String, Value>) -> Vec<&str> {
     let of_value = |value: &Value| match value {
         Value::Number(_) => "number",
@@ -201,7 +201,7 @@ fn asked(map: &Map<String, Value>) -> Vec<&str> {
     }
 }
 
-/// The schemas of the value under a key, or of the items of a list.
+/// Returns the schemas of the value under a key, or of the items of a list.
 fn below<'s>(root: &'s Value, here: &[&'s Map<String, Value>], key: Option<&str>) -> Vec<&'s Map<String, Value>> {
     let mut found = Vec::new();
     for map in here {
@@ -214,7 +214,7 @@ fn below<'s>(root: &'s Value, here: &[&'s Map<String, Value>], key: Option<&str>
     found
 }
 
-/// A schema with all its branches.
+/// Collects a schema with all its branches.
 fn flatten<'s>(root: &'s Value, schema: &'s Value, found: &mut Vec<&'s Map<String, Value>>, depth: usize) {
     let Some(map) = schema.as_object().filter(|_| depth < SCHEMA_DEPTH_MAX && found.len() < BRANCHES_MAX) else {
         return;

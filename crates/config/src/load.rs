@@ -68,7 +68,7 @@ impl Loader<'_> {
         self.load_file_with(path, Beside { provided: &[], changes: &Changes::default() })
     }
 
-    /// The same with what stands beside the file.
+    /// Returns the same with what stands beside the file.
     ///
     /// # Errors
     /// Everything that is wrong.
@@ -93,7 +93,7 @@ impl Loader<'_> {
         self.load_text_with((name, text, base), Beside { provided: &[], changes: &Changes::default() })
     }
 
-    /// The same with what stands beside the text.
+    /// Returns the same with what stands beside the text.
     ///
     /// # Errors
     /// Everything that is wrong.
@@ -105,8 +105,7 @@ impl Loader<'_> {
         self.load(document(name, text, base), beside, Access::Disk)
     }
 
-    /// The folder in which a file says that changes are kept, if it says so. What is wrong with the file is told when it
-    /// is loaded.
+    /// Returns the folder in which a file says that changes are kept, if it says so. What is wrong with the file is reported when it is loaded.
     pub fn state_folder(&self, path: &Path) -> Option<PathBuf> {
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         let main = Document { name: path.display().to_string(), folder, text: read_text(path).ok()?, on_disk: true };
@@ -116,15 +115,15 @@ impl Loader<'_> {
         Some(documents.get(state.span.file)?.folder.join(state.text()?))
     }
 
-    /// The providers that a file names, and what its clusters ask of each, as far as that can be understood. What is wrong with
-    /// the file is told when it is loaded.
+    /// Returns the providers that a file names, and what its clusters ask of each, as far as that can be understood. What is wrong with the
+    /// file is reported when it is loaded.
     pub fn providers(&self, path: &Path) -> (Vec<Arc<Provider>>, Vec<EndpointsFrom>) {
         let Ok(text) = read_text(path) else { return <_>::default() };
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         self.providers_of(Document { name: path.display().to_string(), folder, text, on_disk: true })
     }
 
-    /// The same of a text. Relative paths in it start at `base`.
+    /// Returns the same of a text. Relative paths in it start at `base`.
     pub fn providers_in(&self, text: &str, base: &Path) -> (Vec<Arc<Provider>>, Vec<EndpointsFrom>) {
         self.providers_of(document("", text, base))
     }
@@ -138,8 +137,7 @@ impl Loader<'_> {
         Resolver::new(self, Access::Disk, (&documents, &tree), &faulty, &mut sink).providers_alone()
     }
 
-    /// The same files, as they were read, with other changes. The files that they name (certificates, keys, lists) are read
-    /// again.
+    /// Returns the same files, as they were read, with other changes. The files that they name (certificates, keys, lists) are read again.
     ///
     /// # Errors
     /// Everything that is wrong.
@@ -147,7 +145,7 @@ impl Loader<'_> {
         self.assemble((loaded.files_alone.clone(), Some(loaded)), changes, Sink::default(), Access::Disk)
     }
 
-    /// A file, what it includes, and the folders that it looks into for that, as far as they can be read.
+    /// Returns a file, what it includes, and the folders that it looks into for that, as far as they can be read.
     pub fn watched(&self, path: &Path) -> Vec<PathBuf> {
         let main = |text| {
             let folder = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -157,7 +155,7 @@ impl Loader<'_> {
         read_text(path).map_or_else(|_| vec![path.to_owned()], read)
     }
 
-    /// The same files, as they were read, with other providers and changes beside them.
+    /// Returns the same files, as they were read, with other providers and changes beside them.
     ///
     /// # Errors
     /// Everything that is wrong.
@@ -169,7 +167,7 @@ impl Loader<'_> {
         }
     }
 
-    /// Makes the snapshot anew from the very same texts: the files that they name (certificates, keys, lists) are read again,
+    /// Makes the snapshot again from the very same texts: the files that they name (certificates, keys, lists) are read again,
     /// and host names looked up again.
     ///
     /// # Errors
@@ -282,14 +280,14 @@ fn before_of(loaded: &Loaded) -> Before<'_> {
 /// # Errors
 /// Everything that is wrong.
 pub fn check_text(text: &str) -> Result<Snapshot, Diagnostics> {
-    let no_names = |_: &NameLookup, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
+    let no_names = |_: &NameLookup, _: &str, _: u16| Err(io::Error::other("host names are not resolved here"));
     let loader =
         Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
     let beside = Beside { provided: &[], changes: &Changes::default() };
     loader.load(document("text", text, Path::new("")), beside, Access::None).map(|loaded| loaded.snapshot)
 }
 
-/// The first thing that is wrong with a text of a provider by itself: beside nothing else, and without looking at any file.
+/// Returns the first thing that is wrong with a text of a provider by itself: beside nothing else, and without looking at any file.
 pub fn fault_of_provided(loader: &Loader<'_>, provider: &str, text: &str) -> Option<Diagnostic> {
     let file = json!({
         "version": 1, "listeners": { "web": { "bind": "127.0.0.1:80" } }, "providers": { provider: { "file": { "path": "x" } } },
@@ -301,14 +299,14 @@ pub fn fault_of_provided(loader: &Loader<'_>, provider: &str, text: &str) -> Opt
     loaded.err().and_then(|wrong| wrong.list.into_iter().next())
 }
 
-/// The same for a text of a provider, beside a file that names that provider and a cluster of its endpoints.
+/// Returns the same for a text of a provider, beside a file that names that provider and a cluster of its endpoints.
 ///
 /// # Errors
 /// Everything that is wrong.
 pub fn check_provided(text: &str) -> Result<Snapshot, Diagnostics> {
     const FILE: &str = "version: 1\nlisteners: { web: { bind: '127.0.0.1:80' } }\nroutes: [{ cluster: site }]\n\
                         clusters: { site: { endpoints: { from: fleet } } }\nproviders: { fleet: { file: { path: x } } }\n";
-    let no_names = |_: &NameLookup, _: &str, _: u16| Err(io::Error::other("names are not looked up here"));
+    let no_names = |_: &NameLookup, _: &str, _: u16| Err(io::Error::other("host names are not resolved here"));
     let loader =
         Loader { filters: &[], environment: &|_| None, resolve_host: &no_names, within: None, is_offline: false };
     let text = ProvidedText { name: "text".to_owned(), folder: None, text: text.into() };

@@ -1,7 +1,7 @@
 //! Paths of files as the main file would write them.
 //!
-//! A relative path starts at the folder of the file that names it. What one file says may be written anew elsewhere (a change
-//! by the API, a configuration that is gone back to), so paths of included files are told from the folder of the main
+//! A relative path starts at the folder of the file that names it. What one file says may be written again elsewhere (a change
+//! by the API, a configuration that is rolled back to), so paths of included files are relative to the folder of the main
 //! file as soon as they are read: then they mean the same wherever they are written.
 
 use std::collections::BTreeSet;
@@ -32,9 +32,9 @@ pub(crate) fn settle(schema: &Value, tree: &mut Node, documents: &Documents) {
     walk((schema, schema), tree, &mut Way::default(), &mut moved);
 }
 
-/// What a configuration reaches with the rights of the program: files, Unix sockets, variables of the environment. Each by
-/// a phrase, for people and to be compared. Files and variables with what they are used for: a key that is used as a key is not
-/// to be sent as a page.
+/// Returns what a configuration reaches with the rights of the program: files, Unix sockets, variables of the environment. Each by a
+/// phrase, for people and to be compared. Files and variables with what they are used for: a key that is used as a key is not to be sent as
+/// a page.
 pub(crate) fn reach(schema: &Value, tree: &Node) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     walk((schema, schema), &mut tree.clone(), &mut Way::default(), &mut |scalar: &mut Scalar, _, keys: &[&str]| {
@@ -127,7 +127,7 @@ fn walk_into<'a>((root, schema): (&'a Value, &'a Value), node: &mut Node, way: &
     }
 }
 
-/// A path that started at `from` and is to start at `main`.
+/// Returns a path relative to `main` that was relative to `from`.
 fn move_to(scalar: &mut Scalar, main: &Path, from: &Path) {
     if from == main || scalar.text.is_empty() || Path::new(scalar.text.as_str()).is_absolute() {
         return;

@@ -123,7 +123,7 @@ impl Loader<'_> {
         given::at_once(list).map_or_else(|| self.endpoints_in_words(provider, key, list), Ok)
     }
 
-    /// The same by way of a text, which says where something is wrong.
+    /// Returns the same by way of a text, which says where something is wrong.
     pub(crate) fn endpoints_in_words(
         &self,
         provider: &str,
@@ -140,7 +140,7 @@ impl Loader<'_> {
         if sink.is_empty() { Ok(found.into()) } else { Err(sink.finish(&documents)) }
     }
 
-    /// The endpoints by key in a text that has nothing else and nothing wrong.
+    /// Returns the endpoints by key in a text that has nothing else and nothing wrong.
     pub fn endpoints_alone(
         &self,
         text: &str,
@@ -171,7 +171,7 @@ impl Loader<'_> {
         sink.is_empty().then_some(all)
     }
 
-    /// The names of listeners and clusters in a text, with their kinds, whatever else is in it.
+    /// Returns the names of listeners and clusters in a text, with their kinds, whatever else is in it.
     pub fn names_in(&self, text: &str) -> Vec<(&'static str, String)> {
         let (mut documents, mut sink) = (Documents::default(), Sink::default());
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -243,7 +243,7 @@ impl Joining<'_> {
             Kind::Invalid => return,
             Kind::List(_) | Kind::Scalar(_) => {
                 let mend = "write `listeners:`, `routes:`, `clusters:` or `endpoints:`".to_owned();
-                return self.sink.push(span, "what a provider gives must be a map", Some(mend));
+                return self.sink.push(span, "the document of a provider must be a map", Some(mend));
             }
         };
         for (key, node) in entries {
@@ -267,8 +267,8 @@ impl Joining<'_> {
                 }
                 ("routes", _) => self.sink.push(key.span, "`routes` must be a list", None),
                 (other, _) => {
-                    let mend = format!("a provider gives {}", KEYS.map(|key| format!("`{key}`")).join(", "));
-                    self.sink.push(key.span, format!("`{other}` is not a provider's to give"), Some(mend));
+                    let mend = format!("a provider may deliver {}", KEYS.map(|key| format!("`{key}`")).join(", "));
+                    self.sink.push(key.span, format!("a provider cannot deliver `{other}`"), Some(mend));
                 }
             }
         }
@@ -278,14 +278,14 @@ impl Joining<'_> {
         let id = (format!("endpoints of {provider}"), key.text.to_string());
         if let Some(first) = self.places.insert(id, key.span) {
             let place = self.documents.get(first.file).map_or("", |document| &document.name);
-            let message = format!("endpoints of `{}` are given twice, first in {place}:{}", key.text, first.line);
+            let message = format!("endpoints of `{}` are defined twice, first in {place}:{}", key.text, first.line);
             let (told, bond) = ((message, Some("put them in one place".to_owned())), Bond::Taken(place.to_owned()));
             return self.sink.push_bound(key.span, told, bond);
         }
         self.endpoints.push((provider.to_owned(), key.text.to_string(), list));
     }
 
-    /// The value of a key at the top of the files, which is made if it is not there.
+    /// Returns the value of a key at the top of the files, which is made if it is not there.
     fn top(&mut self, key: &str, span: Span, empty: Kind) -> Option<&mut Kind> {
         let Kind::Map(entries) = &mut self.tree.kind else { return None };
         let entries = Arc::make_mut(entries);
@@ -324,7 +324,7 @@ impl Joining<'_> {
     }
 }
 
-/// The schema of endpoints that a provider gives.
+/// Returns the schema of endpoints that a provider gives.
 fn given_schema() -> &'static Value {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
     SCHEMA.get_or_init(|| {
@@ -332,7 +332,7 @@ fn given_schema() -> &'static Value {
     })
 }
 
-/// What diagnostics call a text of a provider.
+/// Returns what diagnostics call a text of a provider.
 pub fn place_of(provider: &str, name: &str) -> String {
     format!("{PROVIDER}{provider}:{name}")
 }

@@ -35,7 +35,7 @@ pub(crate) enum Access {
     None,
 }
 
-/// Reads a text that is one object, or a part of one. `None`: it is not YAML, which is told.
+/// Reads a text that is one object, or a part of one. `None`: it is not YAML, which is reported.
 pub(crate) fn read_part(
     documents: &mut Documents,
     part: Document,
@@ -98,7 +98,7 @@ pub fn read_text(path: &Path) -> Result<Arc<str>, String> {
     text_of(read_bytes(path, FILE_BYTES_MAX)?)
 }
 
-/// The same from what is already open, such as standard input.
+/// Returns the same from what is already open, such as standard input.
 ///
 /// # Errors
 /// A sentence.
@@ -150,7 +150,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// What the operating system says, in few words.
+/// Returns what the operating system says, in few words.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
@@ -260,7 +260,7 @@ impl Reader<'_> {
         self.one(file);
     }
 
-    /// The text of an included file, unless a bound or a circle forbids it.
+    /// Returns the text of an included file, unless a bound or a circle forbids it.
     fn load(&mut self, path: &Path, span: Span) -> Option<Arc<str>> {
         let shown = path.display();
         let true_path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -376,7 +376,7 @@ impl Reader<'_> {
     }
 }
 
-/// The configuration files that a path stands for: itself, or those directly in a folder, in the order of their names.
+/// Returns the configuration files that a path stands for: itself, or those directly in a folder, in the order of their names.
 ///
 /// # Errors
 /// The folder cannot be read, or holds too many.
@@ -384,7 +384,7 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>, String> {
     expand(path, &mut Documents::default())
 }
 
-/// All files directly in a folder whose names are not hidden.
+/// Returns all files directly in a folder whose names are not hidden.
 ///
 /// # Errors
 /// The folder cannot be read, or holds too many.
@@ -392,12 +392,12 @@ pub fn files_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
     list(folder, &|_| true, &mut Documents::default())
 }
 
-/// The files that a path of `include` stands for: itself, the files of a folder, or those that fit a pattern.
+/// Returns the files that a path of `include` stands for: itself, the files of a folder, or those that fit a pattern.
 fn expand(path: &Path, documents: &mut Documents) -> Result<Vec<PathBuf>, String> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let parent = path.parent().unwrap_or(Path::new(""));
     if parent.to_string_lossy().contains(['*', '?']) {
-        return Err("`*` may stand in the name of a file, not of a folder".to_owned());
+        return Err("`*` is allowed in file names, not in folder names".to_owned());
     }
     if name.contains(['*', '?']) {
         return list(parent, &|file| fits(&name, file), documents);
@@ -427,8 +427,8 @@ fn list(folder: &Path, wanted: &dyn Fn(&str) -> bool, documents: &mut Documents)
     Ok(found)
 }
 
-/// Whether a name fits a pattern in which `*` stands for any characters and `?` for one. Runs in the product of both
-/// lengths at most: there is one place to go back to, the last `*`.
+/// Returns whether a name fits a pattern in which `*` stands for any characters and `?` for one. Runs in the product of both lengths at
+/// most: there is one place to go back to, the last `*`.
 fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);

@@ -15,8 +15,8 @@ use crate::units::{DURATION_FORMAT, MARGIN_FORMAT, PERCENT_FORMAT, SHIFT_FORMAT,
 
 const GENERATED: &str = "<!-- Generated from the program: change the comments there, not this page. -->\n\n";
 
-/// All pages: name of the file under `docs/reference/`, and Markdown. `balancers` are names (as under `balance:`) with
-/// their documentation in Markdown.
+/// Returns all pages: name of the file under `docs/reference/`, and Markdown. `balancers` are names (as under `balance:`) with their
+/// documentation in Markdown.
 pub fn reference(filters: &[FilterSpec], balancers: &[(&str, &str)]) -> Vec<(String, String)> {
     vec![
         ("configuration.md".to_owned(), configuration()),
@@ -51,13 +51,13 @@ A configuration is one file in YAML 1.2 or JSON. `equipoise schema` prints its J
 
 - Durations: `250ms`, `2s`, `5m`, `1h`, `1m30s`; greater than zero, at most one year.
 - Sizes: a number of bytes, or `16KiB`, `1MiB`, `1GiB` (powers of 1024), `1kB`, `1MB`, `1GB` (powers of 1000).
-- Shares: `50%`, from 0% to 100%; percentages of 100% or more: `125%`. Whole, with their sign.
+- Shares: `50%`, from 0% to 100%; percentages of 100% or more: `125%`. They are whole numbers with a percent sign.
 - `${NAME}` in a value is replaced by an environment variable, `${NAME:-default}` by the default when the variable is not \
-set or empty; `$${` stands for `${`. Put such values in quotes inside `{ }` and `[ ]`. The result is never looked at \
+set or empty; `$${` stands for `${`. Put such values in quotes inside `{ }` and `[ ]`. The result is not expanded \
 again, and cannot add keys.
-- Relative paths start at the file that holds them.
+- Relative paths start at the file that contains them.
 - YAML 1.2: only `true` and `false` are truth values; `on`, `yes` and the like are text. Aliases work, tags and merge \
-keys (`<<`) do not. A key stands once.
+keys (`<<`) do not. Each key may occur once.
 
 ";
 
@@ -120,7 +120,7 @@ impl<'a> Writer<'a> {
         format!("| `{name}` | {} | {} | {} |\n", cell(&value), cell(&default), cell(meaning))
     }
 
-    /// A section that lists the values to choose from.
+    /// Writes a section that lists the allowed values.
     fn values(&mut self, heading: &str, definition: &Value) {
         let Some(branches) = definition.get("oneOf").and_then(Value::as_array) else { return };
         let about = definition.get("description").and_then(Value::as_str).unwrap_or_default();
@@ -155,7 +155,7 @@ impl<'a> Writer<'a> {
         all
     }
 
-    /// What may stand for a property, in few words.
+    /// Returns what may stand for a property, in few words.
     fn value(&self, property: &Value, depth: usize) -> String {
         let Some(map) = property.as_object() else { return "anything".to_owned() };
         if depth > 4 {
@@ -212,11 +212,14 @@ impl<'a> Writer<'a> {
                 parts.push(part);
             }
         }
-        parts.join(", or ")
+        // Naming what a list holds would repeat all that precedes it.
+        let item = parts.last().and_then(|last| last.strip_prefix("list of "));
+        let others = parts.split_last().map_or_else(String::new, |(_, others)| others.join(", or "));
+        if item == Some(others.as_str()) { format!("{others}, or a list") } else { parts.join(", or ") }
     }
 }
 
-/// A type of JSON Schema in the words of the page.
+/// Returns a type of JSON Schema in the words of the page.
 fn type_word(name: &str) -> &str {
     match name {
         "string" => "text",
@@ -228,7 +231,7 @@ fn type_word(name: &str) -> &str {
 
 fn number(map: &Map<String, Value>) -> String {
     let (low, high) = integer_bounds(map);
-    // The width of an integer type is not a bound that anybody chose.
+    // The width of an integer type is not a bound that anyone chose.
     let chosen = map.contains_key("maximum");
     match (low.is_finite() && low != f64::from(i32::MIN), high.is_finite() && chosen) {
         (true, true) => format!("number from {low} to {high}"),
@@ -248,12 +251,12 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// The anchor that a heading with this path gets on the usual sites: lower case, signs left out.
+/// Returns the anchor that a heading with this path gets on the usual sites: lower case, signs left out.
 fn anchor(path: &str) -> String {
     path.to_lowercase().chars().filter(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// Text inside a cell of a table.
+/// Returns text for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
@@ -284,7 +287,7 @@ fn filters_page(filters: &[FilterSpec]) -> String {
     page
 }
 
-/// What may stand beside the name of a filter.
+/// Returns what may stand beside the name of a filter.
 fn when_section(root: &Value) -> String {
     let when = &root["$defs"]["When"];
     let mut section = String::from(

@@ -389,7 +389,7 @@ impl<'a> Resolver<'a> {
         }
         let lower = name.to_ascii_lowercase();
         if OURS.contains(&lower.as_str()) {
-            self.report(path, format!("`{name}` is written by the protocol itself and cannot be chosen"), None);
+            self.report(path, format!("`{name}` is set by the protocol and cannot be chosen"), None);
             return None;
         }
         Some(lower)
@@ -398,7 +398,7 @@ impl<'a> Resolver<'a> {
     /// Checks the value of a header field that we write.
     fn field_value(&mut self, path: &str, value: &str) {
         if !is_field_value(value.as_bytes()) {
-            self.report(path, "the value of a header field cannot hold control characters", None);
+            self.report(path, "the value of a header field cannot contain control characters", None);
         }
     }
 

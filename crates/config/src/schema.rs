@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::defaults;
 use crate::file::{FILTER_DEFINITION, File};
 
-/// The schema of a whole file, with the settings of these filters.
+/// Returns the schema of a whole file, with the settings of these filters.
 pub fn schema(filters: &[FilterSpec]) -> Value {
     // It does not change while the program runs, and every load needs it.
     static BASE: OnceLock<Value> = OnceLock::new();
@@ -20,7 +20,7 @@ pub fn schema(filters: &[FilterSpec]) -> Value {
     root
 }
 
-/// The same, made once for each list of filters.
+/// Returns the same, made once for each list of filters.
 pub(crate) fn cached(filters: &[FilterSpec]) -> Arc<Value> {
     static KNOWN: Mutex<Vec<(Vec<usize>, Arc<Value>)>> = Mutex::new(Vec::new());
     // A program has one list; tests have a few.
@@ -46,13 +46,13 @@ fn base() -> Value {
     root
 }
 
-/// A schema of ours as files are checked against it.
+/// Returns a schema of ours as files are checked against it.
 pub(crate) fn tidied(mut schema: Value) -> Value {
     tidy(&mut schema);
     schema
 }
 
-/// An absent key is how this format says nothing; `null` is a value that somebody forgot.
+/// Removes `null` from the schema: this format omits the key, and `null` is a forgotten value.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -77,7 +77,7 @@ fn tidy(schema: &mut Value) {
     }
 }
 
-/// `anyOf: [X, null]` is `X`; an `enum` or a list of branches loses its `null`.
+/// Turns `anyOf: [X, null]` into `X`; an `enum` or a list of branches loses its `null`.
 fn unwrap_nullable(map: &mut Map<String, Value>) {
     if let Some(Value::Array(values)) = map.get_mut("enum") {
         values.retain(|value| !value.is_null());

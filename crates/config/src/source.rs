@@ -21,7 +21,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The document as a whole.
+    /// Returns the document as a whole.
     pub(crate) fn whole(file: FileId) -> Self {
         Self { file, line: 0, column: 0, end: 0 }
     }
@@ -44,8 +44,8 @@ pub struct Document {
 pub(crate) const PROVIDER: &str = "provider:";
 
 impl Document {
-    /// Whether a line of it may be shown where something is wrong with it. What providers give may hold secrets, and what is
-    /// wrong with it is told to others than those who may see them.
+    /// Returns whether a line of it may be shown where something is wrong with it. What providers give may hold secrets, and what is wrong
+    /// with it is reported to others than those who may see them.
     pub(crate) fn shows_lines(&self) -> bool {
         !self.name.starts_with(PROVIDER)
     }
@@ -75,17 +75,17 @@ impl Documents {
         self.list.get(file.0 as usize)
     }
 
-    /// The main text.
+    /// Returns the main text.
     pub(crate) fn main(&self) -> Option<&Document> {
         self.list.first()
     }
 
-    /// The texts, the main one first, included ones as they were met.
+    /// Returns the texts, the main one first, included ones as they were met.
     pub fn iter(&self) -> impl Iterator<Item = &Document> {
         self.list.iter()
     }
 
-    /// What to watch for changes: every file that was read, and every folder that an `include` looked into.
+    /// Returns what to watch for changes: every file that was read, and every folder that an `include` looked into.
     pub fn watched(&self) -> Vec<PathBuf> {
         let files = self.list.iter().filter(|document| document.on_disk).map(|document| PathBuf::from(&document.name));
         files.chain(self.folders.iter().cloned()).collect()

@@ -75,7 +75,7 @@ pub fn parse_percent(text: &str) -> Result<u8, (String, Option<String>)> {
     }
 }
 
-/// What somebody may have meant by a duration without its unit: large numbers may be milliseconds, as elsewhere.
+/// Returns what someone may have meant by a duration without its unit: large numbers may be milliseconds, as elsewhere.
 pub(crate) fn guess_duration(number: &str) -> String {
     if number.trim_start_matches('-').len() > 2 {
         format!("did you mean `{number}ms` or `{number}s`?")
@@ -84,7 +84,7 @@ pub(crate) fn guess_duration(number: &str) -> String {
     }
 }
 
-/// What somebody may have meant by a share without its sign: `0.5` is half.
+/// Returns what someone may have meant by a share without its sign: `0.5` is half.
 pub(crate) fn guess_percent(number: &str) -> String {
     match number.parse::<f64>() {
         Ok(share) if share > 0.0 && share <= 1.0 && number.contains('.') => {
@@ -134,7 +134,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, (String, Option<String>)> 
         rest = &rest[digits + letters..];
     }
     if total.is_zero() {
-        return Err((format!("`{text}` is no time at all"), Some("it must be longer than 0".to_owned())));
+        return Err((format!("`{text}` is zero"), Some("it must be greater than zero".to_owned())));
     }
     Ok(total)
 }
@@ -164,7 +164,7 @@ pub fn parse_shift(text: &str) -> Result<i32, (String, Option<String>)> {
         }
         Err(_) => {
             let mend = "write it like `2s` or `-500ms`".to_owned();
-            return Err((format!("`{text}` is not a time forth or back"), Some(mend)));
+            return Err((format!("`{text}` is not a time offset"), Some(mend)));
         }
     };
     if length > QUEUE_OFFSET_MAX {

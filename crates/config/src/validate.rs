@@ -265,9 +265,9 @@ impl<'a> Validator<'a> {
                 continue;
             }
             if key.text == "<<" {
-                let mend = "merge keys are not part of YAML 1.2; name the anchor where its value is needed".to_owned();
+                let mend = "merge keys are not part of YAML 1.2; use an alias where its value is needed".to_owned();
                 self.path.push(Step::Key(key));
-                self.report(key.span, "`<<` means nothing here".to_owned(), Some(mend));
+                self.report(key.span, "`<<` is not supported".to_owned(), Some(mend));
                 self.path.pop();
                 continue;
             }

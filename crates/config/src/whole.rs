@@ -1,4 +1,4 @@
-//! Whole configurations as they were in force once: to be gone back to, and held without a copy of what is the same.
+//! Whole configurations as they were active once: to be rolled back to, and held without a copy of what is the same.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Whole {
         Self(Form::Joined(Arc::clone(files), Arc::clone(objects)))
     }
 
-    /// It as YAML.
+    /// Returns the tree as YAML.
     pub fn text(&self) -> Arc<str> {
         match &self.0 {
             Form::Joined(files, objects) if objects.is_empty() => changes::text(files).into(),
@@ -34,7 +34,7 @@ impl Whole {
         }
     }
 
-    /// Whether both are copies of one.
+    /// Returns whether both are copies of one.
     pub fn is_copy_of(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Form::Joined(files, objects), Form::Joined(other_files, others)) => {
@@ -56,7 +56,7 @@ impl Whole {
         }
     }
 
-    /// Whether its text has more bytes than these, about. It is looked at no further than it takes to tell.
+    /// Returns whether its text has more bytes than these, about. It is looked at no further than it takes to tell.
     pub fn is_longer_than(&self, bytes: usize) -> bool {
         let mut left = bytes;
         match &self.0 {
@@ -70,7 +70,7 @@ impl Whole {
         }
     }
 
-    /// About the bytes that it holds for itself. Files that are shared with what is in force are not counted.
+    /// Returns roughly how many bytes it occupies, without files that it shares with the active configuration.
     pub fn bytes(&self) -> usize {
         match &self.0 {
             Form::Joined(_, objects) => {

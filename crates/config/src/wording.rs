@@ -13,7 +13,7 @@ use crate::units::{
     parse_percent,
 };
 
-/// Names the place at the end of a path: cluster `api`, `tls` of listener `web`, route 3.
+/// Returns the name of the place at the end of a path: cluster `api`, `tls` of listener `web`, route 3.
 pub(crate) fn place(path: &[Step<'_>], tree: &Node) -> String {
     let (owner, rest) = match path {
         [] => return "the file".to_owned(),
@@ -45,7 +45,8 @@ pub(crate) fn place(path: &[Step<'_>], tree: &Node) -> String {
 /// Says of a name whether it is one of a kind.
 type Is<'a> = &'a dyn Fn(&str) -> bool;
 
-/// The key that may have been meant by an unknown one: none that is there already, as `is_there` says. `all` says where all keys are.
+/// Returns the key that may have been meant by an unknown one: none that is there already, as `is_there` says. `all` says where all keys
+/// are.
 pub(crate) fn similar_key<'k>(
     word: &str,
     names: impl Iterator<Item = &'k str> + Clone,
@@ -59,7 +60,7 @@ pub(crate) fn similar_key<'k>(
     elsewhere::key(word, place).or_else(|| choose(word, free.clone(), all))
 }
 
-/// The keys of which exactly one is needed, if that is all these branches say.
+/// Returns the keys of which exactly one is needed, if that is all these branches say.
 pub(crate) fn required_keys(branches: &[Value]) -> Option<Vec<&str>> {
     branches
         .iter()
@@ -78,7 +79,7 @@ pub(crate) fn mismatch(subject: &str, wanted: &str, node: &Node) -> String {
     }
 }
 
-/// What a value is, for a message.
+/// Returns a description of a value, for a message.
 pub(crate) fn describe(node: &Node) -> String {
     match &node.kind {
         Kind::Map(entries) if entries.is_empty() => "an empty map".to_owned(),
@@ -102,7 +103,7 @@ pub(crate) fn describe(node: &Node) -> String {
     }
 }
 
-/// A guess at what was meant by a value of the wrong type, whose key cannot be left out if it `is_needed`. `fits` says whether a
+/// Returns a guess at what was meant by a value of the wrong type, whose key cannot be left out if it `is_needed`. `fits` says whether a
 /// value has nothing wrong by a schema.
 pub(crate) fn mend_type(
     schema: &Map<String, Value>,
@@ -120,7 +121,7 @@ pub(crate) fn mend_type(
         return match shape(schema) {
             Shape::List => Some(item),
             Shape::Integer | Shape::Number | Shape::Boolean if is_one => {
-                Some(format!("set the variable to that; what `{written}` holds is not shown"))
+                Some(format!("set the variable to that; the value of `{written}` is not shown"))
             }
             _ => None,
         };
@@ -135,7 +136,7 @@ pub(crate) fn mend_type(
             _ => Some("write `{}` for the defaults, or leave the key out".to_owned()),
         },
         (Shape::Map, Value::String(_)) => mend_map(schema, root, text),
-        (_, Value::Null) if is_needed => Some("give a value: the key must be there".to_owned()),
+        (_, Value::Null) if is_needed => Some("give a value: the key is required".to_owned()),
         (_, Value::Null) => Some("give a value, or leave the key out for the default".to_owned()),
         (Shape::Integer, Value::String(_)) if text.parse::<u64>().is_ok() => {
             Some(format!("write it without quotes: {text}"))
@@ -148,7 +149,7 @@ pub(crate) fn mend_type(
     }
 }
 
-/// A number where text stands.
+/// Returns a number where text stands.
 fn mend_number(schema: &Map<String, Value>, text: &str) -> Option<String> {
     let is_zero = text.parse::<f64>().is_ok_and(|number| number == 0.0);
     match schema.get("format").and_then(Value::as_str) {
@@ -163,7 +164,7 @@ fn mend_number(schema: &Map<String, Value>, text: &str) -> Option<String> {
     }
 }
 
-/// A list of what stands there alone, or of the words in it, unless that is wrong too.
+/// Returns a list of what stands there alone, or of the words in it, unless that is wrong too.
 fn mend_list(
     schema: &Map<String, Value>,
     root: &Value,
@@ -186,8 +187,8 @@ pub(crate) fn mend_empty(key: &str, node: &Node) -> Option<String> {
     (matches!(key, "compress" | "deny") && is_on).then(|| format!("write `{key}: {{}}` for the defaults"))
 }
 
-/// A map with one of its keys, where text stands: `/api` was meant as `{ prefix: /api }`, `20%` as `{ share: 20% }`, and
-/// `source` as `{ source: {} }`.
+/// Returns a map with one of its keys, where text stands: `/api` was meant as `{ prefix: /api }`, `20%` as `{ share: 20% }`, and `source`
+/// as `{ source: {} }`.
 pub(crate) fn mend_map(schema: &Map<String, Value>, root: &Value, text: &str) -> Option<String> {
     let properties = schema.get("properties")?.as_object()?;
     let alternatives = schema.get("oneOf").and_then(Value::as_array).and_then(|branches| required_keys(branches));
@@ -208,7 +209,7 @@ pub(crate) fn mend_map(schema: &Map<String, Value>, root: &Value, text: &str) ->
     }
 }
 
-/// Where a key of a route's `match`, or `when`, was meant to stand.
+/// Returns where a key of a route's `match`, or `when`, was meant to stand.
 pub(crate) fn mend_place(
     (key, value): (&str, &Node),
     properties: Option<&Map<String, Value>>,
@@ -220,7 +221,9 @@ pub(crate) fn mend_place(
     let conditions = resolved(properties?.get("match")?, root)?.get("properties")?.as_object()?;
     let shown = value.text().filter(|text| !value.is_from_environment() && text.len() <= 40).unwrap_or("…");
     match key {
-        WHEN => Some("conditions of a route stand in `match`; those of a filter, in `when` beside its name".to_owned()),
+        WHEN => {
+            Some("conditions of a route belong in `match`; those of a filter, in `when` beside its name".to_owned())
+        }
         "prefix" | "path" if value.text().is_some() => {
             Some(format!("write it in `match`: `match: {{ path: {{ prefix: {shown} }} }}`"))
         }
@@ -229,13 +232,13 @@ pub(crate) fn mend_place(
     }
 }
 
-/// Whether a key may hold such a value: false where it is a map, and there is none.
+/// Returns whether a key may hold such a value: false where it is a map, and there is none.
 pub(crate) fn may_hold(property: Option<&Value>, root: &Value, node: &Node) -> bool {
     let map = property.and_then(|property| resolved(property, root));
     !matches!(node.kind, Kind::Scalar(_)) || map.is_none_or(|map| shape(map) != Shape::Map)
 }
 
-/// A key of a map with one text, where only some names may stand: `x-api-key` was meant as `{ header: x-api-key }`.
+/// Returns a key of a map with one text, where only some names may stand: `x-api-key` was meant as `{ header: x-api-key }`.
 pub(crate) fn mend_named(branches: &[Value], root: &Value, node: &Node) -> Option<String> {
     let text = node.text().filter(|_| !node.is_from_environment())?;
     branches.iter().find_map(|branch| {
@@ -248,7 +251,7 @@ pub(crate) fn mend_named(branches: &[Value], root: &Value, node: &Node) -> Optio
     })
 }
 
-/// What must stand in a map at least; `None` when it is no map.
+/// Returns what must stand in a map at least; `None` when it is no map.
 fn inner_keys(schema: &Value, root: &Value) -> Option<String> {
     let map = resolved(schema, root)?;
     let required = map.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -260,7 +263,7 @@ fn inner_keys(schema: &Value, root: &Value) -> Option<String> {
     }
 }
 
-/// A property's own schema, behind what wraps optional ones.
+/// Returns a property's own schema, behind what wraps optional ones.
 pub(crate) fn resolved<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Map<String, Value>> {
     let map = schema.as_object()?;
     if let Some(branches) = map.get("anyOf").and_then(Value::as_array) {
@@ -277,7 +280,7 @@ pub(crate) fn resolved<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Map
     }
 }
 
-/// Whether a text is a value of a property that is written in a way of its own: a time, a share, a size.
+/// Returns whether a text is a value of a property that is written in a way of its own: a time, a share, a size.
 fn reads_as_one(property: &Value, root: &Value, text: &str) -> bool {
     let format = resolved(property, root).and_then(|map| map.get("format")).and_then(Value::as_str);
     match format {
@@ -295,7 +298,7 @@ pub(crate) fn quoted(keys: &[&str]) -> String {
     }
 }
 
-/// The beginning of a description that says what something is.
+/// Returns the beginning of a description that says what something is.
 pub(crate) fn gist(text: &str) -> &str {
     let end = [". ", ": ", ", such as"].iter().filter_map(|end| text.find(end)).min().unwrap_or(text.len());
     text[..end].trim_end_matches('.')

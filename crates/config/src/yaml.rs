@@ -1,5 +1,5 @@
 //! YAML (and so JSON) into the spanned tree, within budgets: a text that is small may still unfold into something
-//! huge through aliases, and one that nests deep would exhaust the stack of whoever walks it.
+//! huge through aliases, and one that nests deep would exhaust the stack of anyone who walks it.
 
 use std::collections::HashMap;
 
@@ -57,7 +57,7 @@ pub(crate) fn parse(file: FileId, text: &str, budget: &mut Budget, sink: &mut Si
     Some(builder.root.unwrap_or(Node { span: Span { file, line: 1, column: 1, end: 1 }, kind: Kind::map(Vec::new()) }))
 }
 
-/// Where the text holds a control character outside the printable set of YAML 1.2 (section 5.1).
+/// Returns where the text holds a control character outside the printable set of YAML 1.2 (section 5.1).
 fn forbidden_character(file: FileId, text: &str) -> Option<Span> {
     let bad = |c: char| {
         (c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}')) || matches!(c, '\u{fffe}' | '\u{ffff}')
@@ -117,7 +117,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// `None`: given up, reported.
+    /// Returns the next event, or `None` if parsing was aborted and the problem reported.
     fn event(&mut self, event: Event<'_>, at: Marked) -> Option<()> {
         let span = self.span(at);
         match event {
@@ -173,7 +173,7 @@ impl Builder<'_> {
 
     fn refuse_tag(&mut self, tag: Option<&Tag>, span: Span) {
         if let Some(tag) = tag {
-            self.sink.push(span, format!("the tag `{tag}` means nothing here"), Some("remove it".into()));
+            self.sink.push(span, format!("the tag `{tag}` is not supported"), Some("remove it".into()));
         }
     }
 
@@ -229,7 +229,7 @@ impl Builder<'_> {
         match self.budget.unfolded_bytes.checked_sub(bytes) {
             Some(left) => self.budget.unfolded_bytes = left,
             None => {
-                let message = format!("aliases unfold to more than {UNFOLDED_BYTES_MAX} bytes");
+                let message = format!("aliases expand to more than {UNFOLDED_BYTES_MAX} bytes");
                 self.sink.push(span, message, None);
                 return None;
             }
@@ -239,14 +239,14 @@ impl Builder<'_> {
 
     fn alias(&mut self, anchor: usize, span: Span) -> Option<()> {
         let Some(anchored) = self.anchors.get(&anchor) else {
-            self.sink.push(span, "this alias stands inside what it names", None);
+            self.sink.push(span, "this alias is inside its own anchor", None);
             return None;
         };
         let (nodes, bytes, height) = (anchored.nodes, anchored.bytes, anchored.height);
         self.spend(nodes, span)?;
         self.spend_bytes(bytes, span)?;
         if self.stack.len() + height > DEPTH_MAX {
-            self.sink.push(span, format!("nested deeper than {DEPTH_MAX} levels once this alias is unfolded"), None);
+            self.sink.push(span, format!("nested deeper than {DEPTH_MAX} levels once this alias is expanded"), None);
             return None;
         }
         let node = self.anchors.get(&anchor)?.node.clone();
@@ -274,7 +274,7 @@ fn take_key(node: Node, seen: &mut HashMap<Text, Span>, sink: &mut Sink) -> Pend
         return PendingKey::Dropped;
     };
     if let Some(first) = seen.get(&scalar.text) {
-        let message = format!("the key `{}` stands here twice, first in line {}", scalar.text, first.line);
+        let message = format!("the key `{}` is listed twice, first in line {}", scalar.text, first.line);
         sink.push(node.span, message, Some("keep one of them".into()));
         return PendingKey::Dropped;
     }

@@ -54,8 +54,8 @@ fn a_key_stands_once_and_is_text() {
     assert_eq!(
         told,
         [
-            "2:12: the key `a` stands here twice, first in line 2",
-            "3:1: the key `a` stands here twice, first in line 1",
+            "2:12: the key `a` is listed twice, first in line 2",
+            "3:1: the key `a` is listed twice, first in line 1",
             "4:3: a key must be text",
         ]
     );
@@ -98,9 +98,9 @@ fn text_that_begins_with_a_sign_of_yaml_is_to_be_put_in_quotes() {
 fn escapes_and_quotes_are_explained_where_they_stand() {
     assert_eq!(
         broken("a: { regex: \"/x\\\\y\\.php$\" }\n"),
-        "1:19: `\\.` is no escape in double quotes (put the text in single quotes: '/x\\\\y\\.php$')"
+        "1:19: `\\.` is not a valid escape in double quotes (put the text in single quotes: '/x\\\\y\\.php$')"
     );
-    assert_eq!(broken("a: \"it's \\.\"\n"), "1:10: `\\.` is no escape in double quotes (write `\\\\.`)");
+    assert_eq!(broken("a: \"it's \\.\"\n"), "1:10: `\\.` is not a valid escape in double quotes (write `\\\\.`)");
     let open = "the text that begins with `\"` here is never closed (add a `\"` at its end)";
     assert_eq!(broken("a:\n  b: [\"x, y]\nc: d\n"), format!("2:7: {open}"));
     assert_eq!(broken("a: \"x\n"), format!("1:4: {open}"));

@@ -86,7 +86,7 @@ fn too_many_errors(terms: &Terms, is_over: bool, old: &Outcome, new: &Outcome) -
     (new.failed as f64 > count * allowed + doubt).then(|| {
         let percent = |share: f64| format!("{:.2} %", share * 100.0);
         let (is, was) = (percent(new.failed as f64 / count), percent(usual));
-        format!("{} of {} exchanges failed ({is}); {was} with the old one", new.failed, new.exchanges)
+        format!("{} of {} exchanges failed ({is}); {was} with the previous configuration", new.failed, new.exchanges)
     })
 }
 
@@ -104,7 +104,7 @@ fn too_slow(terms: &Terms, is_over: bool, old: &Outcome, new: &Outcome) -> Optio
     (seen > allowed).then(|| {
         let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1_000.0);
         let share = if is_over { "one of ten exchanges" } else { "half of the exchanges" };
-        format!("{share} took longer than {}; p90 with the old one: {}", ms(seen), ms(usual))
+        format!("{share} took longer than {}; p90 with the previous configuration: {}", ms(seen), ms(usual))
     })
 }
 

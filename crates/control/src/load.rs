@@ -326,7 +326,7 @@ fn log_folders(snapshot: &Snapshot) -> Vec<Issue> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
         let message = format!("the folder `{}` does not exist", folder.display());
         let issue = Issue::at(format!("access_logs/{index}/path"), message);
-        (!folder.is_dir()).then(|| issue.suggest("make it, or name another place"))
+        (!folder.is_dir()).then(|| issue.suggest("create it, or choose another folder"))
     });
     missing.collect()
 }

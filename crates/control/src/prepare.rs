@@ -152,8 +152,8 @@ impl Preparation {
             entries.iter().filter(|entry| entry.text.is_some()).map(|entry| entry.generation).collect();
         let found = entries.into_iter().find(|entry| entry.generation == generation).and_then(|entry| entry.text);
         found.ok_or_else(|| {
-            let help = (!known.is_empty()).then(|| format!("generations {} are remembered", ranges(&known)));
-            missing(format!("generation {generation} is not remembered"), help)
+            let help = (!known.is_empty()).then(|| format!("the history has generations {}", ranges(&known)));
+            missing(format!("generation {generation} is not in the history"), help)
         })
     }
 }

@@ -50,7 +50,7 @@ impl fmt::Display for Refusal {
             Self::Outdated => f.write_str("the rules of the admin listener have changed; try again"),
             Self::Failed => f.write_str("internal error: nothing was changed; the log may say why"),
             Self::Upgrading => f.write_str("an upgrade is in progress: changes are rejected until it ends"),
-            Self::Ending => f.write_str("the program is ending"),
+            Self::Ending => f.write_str("the program is shutting down"),
         }
     }
 }

@@ -109,7 +109,7 @@ fn a_cluster_that_nobody_asks_for_holds_few_bytes() {
     let mut owner = owner(text.clone(), &folder);
     let all = (live() - begun).saturating_sub(few + text.len());
     println!("all of it {}", each(all));
-    // More of them than generations that are remembered.
+    // More of them than the history has generations that.
     let mut took: Vec<_> = (0..80).map(|number| change(&mut owner, number)).collect();
     took.sort_unstable();
     let held = || (live() - begun).saturating_sub(few + text.len());

@@ -24,7 +24,7 @@ pub(crate) fn run(options: &cli::Proxy) -> Ending {
     run::until_a_signal(source, options.workers.count(), None)
 }
 
-/// What the command line says, as a file would say it.
+/// Returns what the command line says, as a file would say it.
 fn configuration(options: &cli::Proxy) -> Value {
     let mut listener = json!({ "bind": options.listen.to_string() });
     if options.tcp {
@@ -48,7 +48,7 @@ fn configuration(options: &cli::Proxy) -> Value {
     whole
 }
 
-/// A path as it stands: the configuration would take `${…}` for a variable.
+/// Returns a path as it stands: the configuration would take `${…}` for a variable.
 fn literal(path: &std::path::Path) -> String {
     path.to_string_lossy().replace("${", "$${")
 }

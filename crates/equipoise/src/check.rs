@@ -72,7 +72,7 @@ impl Looked {
         Self { outcome, name, is_read }
     }
 
-    /// How a command ends that needs a good configuration.
+    /// Returns the exit of a command that needs a valid configuration.
     pub(crate) fn failure(&self) -> Ending {
         if self.is_read { Ending::Bad } else { Ending::CannotTell }
     }
@@ -98,7 +98,7 @@ fn prepare(source: &Source, is_offline: bool) -> Result<Candidate, Diagnostics> 
     }
 }
 
-/// A file that can be read. What is wrong with its text is found when it is loaded.
+/// Returns a file that can be read. What is wrong with its text is found when it is loaded.
 fn file(path: &Path) -> Result<Source, String> {
     match config::open_file(path) {
         Ok(_) => {}
@@ -116,7 +116,7 @@ fn file(path: &Path) -> Result<Source, String> {
     }
 }
 
-/// What comes by standard input. Relative paths in it start at the current folder.
+/// Returns standard input. Relative paths in it start at the current folder.
 fn stdin() -> Result<Source, String> {
     match config::read_text_from(io::stdin().lock()) {
         Ok(text) => Ok(Source::Text { name: STDIN_NAME.to_owned(), text: text.to_string(), base: "".into() }),
@@ -124,7 +124,7 @@ fn stdin() -> Result<Source, String> {
     }
 }
 
-/// An error that concerns a file as a whole.
+/// Returns an error that concerns a file as a whole.
 fn whole(name: &str, message: String) -> Diagnostic {
     Diagnostic {
         file: name.to_owned(),
@@ -140,7 +140,7 @@ fn whole(name: &str, message: String) -> Diagnostic {
     }
 }
 
-/// What is configured, in one line.
+/// Returns what is configured, in one line.
 fn summary(snapshot: &Snapshot) -> String {
     let endpoints = snapshot.clusters.iter().map(|cluster| cluster.endpoints.len()).sum();
     let counts = [

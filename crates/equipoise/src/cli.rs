@@ -108,7 +108,7 @@ pub(crate) struct WorkersOption {
 }
 
 impl WorkersOption {
-    /// As asked for, or one per core. `available_parallelism` heeds `sched_setaffinity` and the quota of the cgroup.
+    /// Returns the requested number, or one per core. `available_parallelism` respects `sched_setaffinity` and the quota of the cgroup.
     pub(crate) fn count(self) -> usize {
         match self.workers {
             Some(workers) => usize::try_from(workers).unwrap_or(1),
@@ -138,13 +138,13 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The configuration.
+    /// Returns the configuration.
     pub(crate) fn path(&self) -> &Path {
         one_of(&self.file, &self.config)
     }
 }
 
-/// The path that is given in one of both ways, which the command line sees to.
+/// Returns the path that is given in one of both ways, which the command line sees to.
 fn one_of<'a>(file: &'a Option<PathBuf>, config: &'a Option<PathBuf>) -> &'a Path {
     file.as_deref().or(config.as_deref()).unwrap_or(Path::new(""))
 }
@@ -193,7 +193,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// The configuration. One of both is given.
+    /// Returns the configuration. One of both is given.
     pub(crate) fn path(&self) -> &Path {
         one_of(&self.file, &self.config)
     }
@@ -237,7 +237,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// The configuration.
+    /// Returns the configuration.
     pub(crate) fn path(&self) -> &Path {
         one_of(&self.file, &self.config)
     }
@@ -266,7 +266,7 @@ pub(crate) struct Explain {
     pub(crate) admin: Option<AdminAddress>,
     #[command(flatten)]
     pub(crate) tls: Tls,
-    /// A header field of the request, `name: value`; give it several times for several
+    /// A header field of the request, `name: value`; may be repeated
     #[arg(short = 'H', long = "header", value_name = "FIELD", value_parser = field)]
     pub(crate) fields: Vec<(String, String)>,
     /// The address of the client

@@ -58,7 +58,7 @@ impl AdminAddress {
         Ok(if is_secure { Self::Secure { authority: bare.to_owned(), addresses } } else { Self::Ip(addresses) })
     }
 
-    /// What the configuration of the program has to have, for this to be its address.
+    /// Returns what the configuration of the program has to have, for this to be its address.
     fn as_written(&self) -> String {
         match self {
             Self::Secure { addresses, .. } => format!("admin: {{ bind: \"{}\", tls: … }}", first(addresses)),
@@ -77,7 +77,7 @@ impl fmt::Display for AdminAddress {
     }
 }
 
-/// All addresses of a host with a port: a name may have those of both families, and the program listens at one of them.
+/// Returns all addresses of a host with a port: a name may have those of both families, and the program listens at one of them.
 fn look_up(text: &str) -> Result<Vec<SocketAddr>, String> {
     let host = text.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map(|(host, _)| host);
     let Some(host) = host.filter(|host| !host.is_empty()) else {
@@ -91,7 +91,7 @@ fn look_up(text: &str) -> Result<Vec<SocketAddr>, String> {
     }
 }
 
-/// The first one as a text.
+/// Returns the first one as a text.
 fn first(addresses: &[SocketAddr]) -> String {
     addresses.first().map(ToString::to_string).unwrap_or_default()
 }
@@ -111,7 +111,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// What was written on the command line for an address with TLS. What the environment names may be meant for another address.
+    /// Returns what was written on the command line for an address with TLS. What the environment names may be meant for another address.
     fn flag(&self) -> Option<&'static str> {
         let all = [
             ("--ca-file", "EQUIPOISE_CA_FILE", &self.ca_file),
@@ -125,7 +125,7 @@ impl Tls {
         all.into_iter().find(written).map(|(flag, ..)| flag)
     }
 
-    /// With what the files hold.
+    /// Returns the options with the contents of their files.
     fn read(&self) -> io::Result<UpstreamTls> {
         let authorities = self.ca_file.as_deref().map(pem).transpose()?;
         let certificate = match (&self.cert_file, &self.key_file) {
@@ -137,7 +137,7 @@ impl Tls {
     }
 }
 
-/// An error for which nobody had to be asked.
+/// Returns an error for which no one had to be asked.
 fn ours(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
@@ -169,7 +169,7 @@ pub(crate) struct Answered {
 /// Why there is no answer: a sentence, with what could be done about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
-    /// It was not asked, or nobody who could do it was.
+    /// It was not asked, or no one who could do it was.
     Not(String),
     /// It was asked, and may have been done.
     Unknown(String),
@@ -191,7 +191,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// With the token of the environment, if there is one.
+    /// Returns a client with the token of the environment, if there is one.
     pub(crate) fn new(admin: AdminAddress, tls: Tls) -> Self {
         let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
         Self { admin, token, tls }
@@ -220,13 +220,13 @@ impl Client {
         })?;
         match heard {
             Heard::Nothing => Err(lost("the connection was closed")),
-            Heard::CutShort => Err(lost("it is cut short")),
+            Heard::CutShort => Err(lost("it is truncated")),
             Heard::Foreign => Err(Unanswered::Not(self.foreign())),
             Heard::Whole(answered) => Ok(answered),
         }
     }
 
-    /// Who names files for TLS does not want that a token, or anything, goes out in clear because `https://` was forgotten.
+    /// Rejects TLS files for an address without `https://`: a forgotten scheme must not send a token in clear text.
     fn refuse_to_ask_in_clear(&self) -> Result<(), Unanswered> {
         let Some(flag) = self.tls.flag() else { return Ok(()) };
         let mend = match &self.admin {
@@ -238,7 +238,7 @@ impl Client {
         Err(Unanswered::Not(format!("{flag} is for https://, but {admin} is not encrypted\n     help: {mend}")))
     }
 
-    /// Said of an answer that cannot be one.
+    /// Returns the error for a response that is not from the admin API.
     pub(crate) fn foreign(&self) -> String {
         let mut text = format!("{} is not the admin address of Equipoise", self.admin);
         if let AdminAddress::Ip(addresses) = &self.admin {
@@ -247,9 +247,9 @@ impl Client {
         text
     }
 
-    /// Said when nobody could be asked.
+    /// Returns the error for an unreachable program.
     fn unasked(&self, error: &io::Error) -> String {
-        let why = format!("cannot ask {}: {error}", self.admin);
+        let why = format!("cannot reach {}: {error}", self.admin);
         match (admin_tls::distrust(error), &self.tls.ca_file) {
             (Some(Distrust::Issuer), None) => {
                 format!("{why}\n     help: pass the CA that issued its certificate: --ca-file FILE")
@@ -264,13 +264,13 @@ impl Client {
         }
     }
 
-    /// Said when the program wants another certificate than was shown, or one at all.
+    /// Returns the error for a client certificate that is missing or not accepted.
     fn refused(&self, error: &io::Error) -> String {
         let mend = match &self.tls.cert_file {
             Some(file) => format!("it does not accept {}; the log of the program says why", file.display()),
-            None => "show a certificate: --cert-file FILE --key-file FILE".to_owned(),
+            None => "present a certificate: --cert-file FILE --key-file FILE".to_owned(),
         };
-        format!("{} does not let this client in: {error}\n     help: {mend}", self.admin)
+        format!("{} rejects this client: {error}\n     help: {mend}", self.admin)
     }
 
     fn connect(&self) -> io::Result<Box<dyn Conversation>> {
@@ -370,7 +370,7 @@ fn converse(stream: &mut dyn Conversation, request: &[u8]) -> io::Result<Heard> 
     })
 }
 
-/// An answer as our own listener gives it; `None` if it is none.
+/// Returns an answer as our own listener gives it; `None` if it is none.
 fn answered(head: &ResponseHead, body: Vec<u8>) -> Option<Answered> {
     let etag = FieldName::new("etag").ok().and_then(|name| head.fields.get(&name));
     let etag = etag.and_then(|tag| std::str::from_utf8(tag).ok()).map(str::to_owned);
@@ -461,7 +461,7 @@ mod tests {
         let whole = told("PUT", b"HTTP/1.1 200 OK\r\nETag: \"a-1\"\r\nContent-Length: 2\r\n\r\n{}").unwrap();
         assert_eq!((whole.status, whole.etag.as_deref(), whole.body.as_str()), (200, Some("\"a-1\""), "{}"));
         let cut = b"HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\n{}";
-        assert!(matches!(told("PUT", cut), Err(Unanswered::Unknown(text)) if text.contains("cut short")));
+        assert!(matches!(told("PUT", cut), Err(Unanswered::Unknown(text)) if text.contains("truncated")));
         assert!(matches!(told("PUT", b""), Err(Unanswered::Unknown(text)) if text.contains("ctl generations")));
         assert!(matches!(told("GET", b""), Err(Unanswered::Not(_))));
         assert!(matches!(told("PUT", b"SSH-2.0\r\n"), Err(Unanswered::Not(text)) if text.contains("Equipoise")));

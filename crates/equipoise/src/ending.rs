@@ -15,12 +15,12 @@ pub(crate) enum Ending {
     CannotStart,
     /// Before all exchanges had ended.
     CutShort,
-    /// Nobody said whether what was asked for was done.
+    /// No one said whether what was asked for was done.
     Unknown,
 }
 
 impl Ending {
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Good => 0,

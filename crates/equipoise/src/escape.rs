@@ -1,11 +1,11 @@
 //! Escapes foreign text for a terminal, which control characters could drive.
 
-/// A text of one line: line ends are shown too.
+/// Returns a text of one line: line ends are shown too.
 pub(crate) fn line(text: &str) -> String {
     escaped(text, &[])
 }
 
-/// A text of lines, which may have tabs.
+/// Returns a text of lines, which may have tabs.
 pub(crate) fn lines(text: &str) -> String {
     escaped(text, &['\n', '\t'])
 }

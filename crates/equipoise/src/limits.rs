@@ -5,7 +5,7 @@ use std::mem;
 use std::time::Duration;
 
 /// Raises the soft bound on open files to the hard one: each exchange may hold two sockets, and the usual soft bound
-/// of 1,024 would be the first thing to run out. Returns the bound now in force; 0 when the system does not tell.
+/// of 1,024 would be the first thing to run out. Returns the bound now active; 0 when the system does not tell.
 pub(crate) fn raise_open_files() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit for the whole call, which only writes to it.
@@ -19,13 +19,13 @@ pub(crate) fn raise_open_files() -> u64 {
 }
 
 /// How nice a thread is that gives way (setpriority(2)). It has a quarter of a core that a worker wants all of; with 19 it would have a
-/// seventieth, and a change that takes 10 ms of a core would come into force after half a second or more, just when the machine is busy.
+/// seventieth, and a change that takes 10 ms of a core would become active after half a second or more, just when the machine is busy.
 const NICE: libc::c_int = 5;
 
 /// How long the turns are that a thread asks for which is not to delay others, in nanoseconds (sched_setattr(2), `sched_runtime`).
-/// The scheduler lets whoever asks for shorter ones have the core as soon as it wakes; among equals it may wait for 3 ms.
+/// The scheduler lets anyone who asks for shorter ones have the core as soon as it wakes; among equals it may wait for 3 ms.
 const LONG_TURN_NS: u64 = 20_000_000;
-/// `SCHED_FLAG_RESET_ON_FORK` of sched_setattr(2). Nobody without rights may take it back.
+/// `SCHED_FLAG_RESET_ON_FORK` of sched_setattr(2). No one without rights may take it back.
 const RESET_ON_FORK: u64 = 1;
 
 /// Makes the calling thread, for the rest of its life, give way to others that want its core.
@@ -50,7 +50,7 @@ pub(crate) fn take_long_turns(is_wanted: bool) {
     let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const now, none) };
 }
 
-/// How the calling thread takes its turns.
+/// Returns how the calling thread takes its turns.
 fn turns() -> Option<libc::sched_attr> {
     // SAFETY: it is plain old data, of which all zeros are a value.
     let mut now = unsafe { mem::zeroed::<libc::sched_attr>() };
@@ -61,7 +61,7 @@ fn turns() -> Option<libc::sched_attr> {
     (got == 0).then_some(now)
 }
 
-/// What the calling thread has had of a core so far (CLOCK_THREAD_CPUTIME_ID). Zero where the system does not tell.
+/// Returns what the calling thread has had of a core so far (CLOCK_THREAD_CPUTIME_ID). Zero where the system does not tell.
 pub(crate) fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec for the whole call, which only writes to it.

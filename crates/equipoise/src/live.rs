@@ -57,14 +57,14 @@ pub(crate) struct Live {
 
 /// Why a program serves no more.
 pub(crate) enum After {
-    /// It was told to end.
+    /// It was asked to end.
     Told,
     /// Another process has taken over.
     Followed(Successor),
 }
 
 impl Live {
-    /// Puts a configuration into force, the admin listener included: whatever goes wrong leaves all as it was.
+    /// Applies a configuration, the admin listener included: whatever goes wrong leaves all as it was.
     fn put_into_force(&mut self, candidate: Candidate, cause: Cause) -> Result<(), Refusal> {
         let wanted = candidate.snapshot().admin.clone();
         let timeouts = (candidate.snapshot().drain_timeout, candidate.snapshot().upgrade_timeout);
@@ -74,7 +74,7 @@ impl Live {
         }
         let bound = wanted.as_ref().filter(|_| !stays).map(|wanted| self.bind_admin(wanted)).transpose()?;
         if !stays {
-            // The new rules are for another address: nobody comes in by the old one when they hold.
+            // The new rules are for another address: no one comes in by the old one when they hold.
             self.admin_door.set_closed(true);
         }
         if let Err(reason) = self.reconciler.commit(candidate, cause) {

@@ -22,7 +22,7 @@ const WORD: usize = size_of::<usize>();
 /// See the module.
 pub(crate) struct Allocator;
 
-/// Asks the kernel for no huge pages, on systems too that give them to whoever did not ask (prctl(2), `PR_SET_THP_DISABLE`).
+/// Asks the kernel for no huge pages, on systems too that give them to anyone who did not ask (prctl(2), `PR_SET_THP_DISABLE`).
 /// Where it refuses, all is as it was.
 pub(crate) fn take_small_pages() {
     // SAFETY: the call takes numbers and touches no memory.
@@ -34,7 +34,7 @@ const PURGE_DELAY: c_int = 15;
 /// What it is by itself.
 const PURGE_DELAY_MS: c_long = 1_000;
 
-// The crate that mimalloc comes by tells of these only together with types that nothing else here needs.
+// The crate that mimalloc comes by reports these only together with types that nothing else here needs.
 // SAFETY: they are as `mimalloc.h` declares them.
 unsafe extern "C" {
     fn mi_collect(force: bool);
@@ -42,12 +42,12 @@ unsafe extern "C" {
     fn mi_option_set(option: c_int, value: c_long);
 }
 
-/// Gives memory back to the system that nobody uses: all that is free in the program, and what the calling thread has kept for what
+/// Gives memory back to the system that no one uses: all that is free in the program, and what the calling thread has kept for what
 /// it may need next. Takes a part of a millisecond.
 ///
 /// The allocator gives memory back when it has been free for a second, but looks for it only while it is busy: a program that has
 /// nothing to do after a change would keep what that used for a moment, megabytes with a large configuration. And what is used again
-/// before that comes dirty: blocks that stay are spread over memory that otherwise nobody has touched.
+/// before that comes dirty: blocks that stay are spread over memory that otherwise no one has touched.
 pub(crate) fn give_back() {
     // SAFETY: it may be called at any time, by any thread.
     unsafe { mi_collect(true) };
@@ -60,7 +60,7 @@ pub(crate) fn give_back_at_once(is_wanted: bool) {
     let (before, after) = if is_wanted { (PURGE_DELAY_MS, 0) } else { (0, PURGE_DELAY_MS) };
     // SAFETY: it may be asked at any time.
     let delay = unsafe { mi_option_get(PURGE_DELAY) };
-    // Somebody may have chosen another by the environment.
+    // Someone may have chosen another by the environment.
     if IS_SO.load(Ordering::Relaxed) != is_wanted && delay == before {
         // SAFETY: the number is that of an option, which is a word of its own: who reads it at the same time reads the one value or
         // the other, and both are right at any time.

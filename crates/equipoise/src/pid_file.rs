@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes it. That it cannot be written is told, and hinders nothing: the process serves already.
+    /// Writes it. That it cannot be written is reported, and hinders nothing: the process serves already.
     pub(crate) fn write(path: PathBuf) -> Self {
         if let Err(error) = replace(&path, &content()) {
             let shown = path.display();
@@ -20,7 +20,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Somebody may have put a pipe in its place, which is not waited for.
+        // Someone may have put a pipe in its place, which is not waited for.
         let read = || std::io::read_to_string(config::open_file(&self.0)?.take(CONTENT_BYTES_MAX));
         if read().is_ok_and(|found| found == content()) {
             // It may be gone by itself.
@@ -36,12 +36,12 @@ fn content() -> String {
     format!("{}\n", std::process::id())
 }
 
-/// Whoever reads it sees one number or the other.
+/// Replaces the file atomically, so that readers see one number or the other.
 fn replace(path: &Path, content: &str) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
     let beside = PathBuf::from(beside);
-    // Of a process that had this number and was killed. Whoever else may write into the folder could have left a link there: what it
+    // Of a process that had this number and was killed. Anyone who else may write into the folder could have left a link there: what it
     // leads to is not touched.
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -28,7 +28,7 @@ fn pages() -> Vec<Page> {
     pages
 }
 
-/// The section about the variables that settings of filters may hold.
+/// Returns the section about the variables that settings of filters may hold.
 fn variables() -> String {
     let mut text = String::from(
         "\n## Variables\n\nText in filters, redirects, `cluster: { from }` and PROXY TLVs may contain variables in braces; \
@@ -73,19 +73,19 @@ fn check(folder: &Path, pages: &[Page]) -> Ending {
     Ending::Bad
 }
 
-/// The help of every command that users see.
+/// Returns the help of every command that users see.
 fn cli_page() -> String {
     let mut program = Cli::command().term_width(100).color(clap::ColorChoice::Never);
     program.build();
     let mut text = String::from(
-        "# The command line\n\nMade from the program by `cargo run -p equipoise -- reference docs/reference`; do not edit.\n",
+        "# The command line\n\nGenerated from the program by `cargo run -p equipoise -- reference docs/reference`; do not edit.\n",
     );
     push_help(&mut text, "equipoise", program.render_long_help().to_string());
     push_commands(&mut text, "equipoise", &mut program);
     text
 }
 
-/// The commands of a command, and theirs.
+/// Appends the subcommands of a command, recursively.
 fn push_commands(text: &mut String, above: &str, program: &mut clap::Command) {
     for command in program.get_subcommands_mut() {
         if command.is_hide_set() || command.get_name() == "help" {

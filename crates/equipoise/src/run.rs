@@ -18,7 +18,7 @@ pub(crate) fn run(options: &cli::Run) -> Ending {
 
 /// Runs a configuration from start to end.
 pub(crate) fn until_a_signal(source: Source, workers: usize, pid_file: Option<PathBuf>) -> Ending {
-    // Before anybody replaces the file.
+    // Before anyone replaces the file.
     let program = Program::of_this_process();
     live::block_on(|mut signals| async move {
         let mut live = match Live::start(source, workers) {

@@ -9,9 +9,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(crate) enum Wish {
     /// SIGHUP: read the configuration again, certificates and host names included.
     Reload,
-    /// SIGUSR1: open the access logs anew.
+    /// SIGUSR1: open the access logs again.
     ReopenLogs,
-    /// SIGUSR2: start the program anew and let it take over.
+    /// SIGUSR2: start the program again and let it take over.
     Upgrade,
     /// SIGTERM or SIGINT: end, in good order the first time, at once the second.
     End,

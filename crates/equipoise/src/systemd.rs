@@ -83,8 +83,8 @@ pub(crate) fn sockets() -> io::Result<Vec<Inherited>> {
             return Err(wrong(format!("LISTEN_FDS is {count}, but descriptor {number} is not open")));
         }
         if !is_socket(number) {
-            // It may be anybody's: it is left alone.
-            return Err(wrong(format!("descriptor {number} of LISTEN_FDS is no socket")));
+            // It may be anyone's: it is left alone.
+            return Err(wrong(format!("descriptor {number} of LISTEN_FDS is not a socket")));
         }
         // SAFETY: it is open, and was left for this process by who started it: nothing here knows of it, as this is called once,
         // before anything else is opened under a number of these.

@@ -15,7 +15,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// The address in the network, if it is there.
+    /// Returns the address in the network, if it is there.
     pub fn ip(&self) -> Option<SocketAddr> {
         match self {
             Self::Ip(address) => Some(*address),
@@ -23,12 +23,12 @@ impl Address {
         }
     }
 
-    /// The port, if there is one.
+    /// Returns the port, if there is one.
     pub fn port(&self) -> Option<u16> {
         self.ip().map(|address| address.port())
     }
 
-    /// What stands for a Unix socket where an address of the network is needed: who can reach it is on this machine.
+    /// Returns the address, or a loopback address for a Unix socket: its clients are on this machine.
     pub fn or_local(&self) -> SocketAddr {
         self.ip().unwrap_or(SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0))
     }
@@ -70,7 +70,7 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// The network of the first `bits` bits of `address`. `None` when `bits` is longer than the address.
+    /// Returns the network of the first `bits` bits of `address`, or `None` if `bits` is longer than the address.
     pub fn new(address: IpAddr, bits: u8) -> Option<Self> {
         let (value, v4) = as_bits(address);
         let bits_in_128 = if v4 { bits.checked_add(96)? } else { bits };
@@ -81,23 +81,23 @@ impl Cidr {
         Some(Self { network: value & mask, mask, v4, bits })
     }
 
-    /// Its first and its last address as numbers, in 32 bits for IPv4, in 128 for IPv6.
+    /// Returns its first and its last address as numbers, in 32 bits for IPv4, in 128 for IPv6.
     pub fn range(&self) -> (u128, u128) {
         let whole = if self.v4 { u128::from(u32::MAX) } else { u128::MAX };
         (self.network & whole, (self.network | !self.mask) & whole)
     }
 
-    /// Whether it is a network of IPv4.
+    /// Returns whether the network is IPv4.
     pub fn is_v4(&self) -> bool {
         self.v4
     }
 
-    /// Length of the prefix.
+    /// Returns the length of the prefix.
     pub fn bits(&self) -> u8 {
         self.bits
     }
 
-    /// Whether `address` lies in this network.
+    /// Returns whether `address` lies in this network.
     pub fn contains(&self, address: IpAddr) -> bool {
         let (value, v4) = as_bits(address);
         v4 == self.v4 && value & self.mask == self.network
@@ -125,8 +125,8 @@ impl PartialEq for AddressList {
     }
 }
 
-/// The networks of a list as people keep them: one on each line; what follows `#` or `;` is a remark. What is none is told with
-/// its line, without what stands there: the file may be another than was meant, and hold what is nobody's business.
+/// Returns the networks of a list with one per line; `#` and `;` start a comment. An error names the line but does not quote it, because
+/// the file may be the wrong one and contain secrets.
 pub fn listed_networks(text: &str) -> impl Iterator<Item = Result<Cidr, String>> {
     text.lines().zip(1_u32..).filter_map(|(line, number)| {
         let text = line.split(['#', ';']).next().unwrap_or_default().trim();
@@ -135,7 +135,7 @@ pub fn listed_networks(text: &str) -> impl Iterator<Item = Result<Cidr, String>>
     })
 }
 
-/// IPv4 is placed in the last 32 bits.
+/// Returns the address as a number; IPv4 is in the last 32 bits.
 fn as_bits(address: IpAddr) -> (u128, bool) {
     match address.to_canonical() {
         IpAddr::V4(v4) => (u128::from(v4.to_bits()) | (0xffff << 32), true),
@@ -183,7 +183,7 @@ pub enum HostPattern {
 }
 
 impl HostPattern {
-    /// Whether a lower-case host without port matches.
+    /// Returns whether a lower-case host without port matches.
     pub fn matches(&self, host: &str) -> bool {
         match self {
             Self::Exact(name) => name == host,
@@ -208,7 +208,7 @@ impl FromStr for HostPattern {
             return Err(format!("`{text}` is not a host name, nor `*.` followed by one"));
         }
         if name.contains(':') && !name.starts_with('[') {
-            return Err(format!("`{text}` must not carry a port"));
+            return Err(format!("`{text}` must not have a port"));
         }
         Ok(if wildcard { Self::Suffix(name.to_owned()) } else { Self::Exact(name.to_owned()) })
     }

@@ -96,7 +96,7 @@ impl Decoder {
     }
 }
 
-/// The six bits that a character stands for.
+/// Returns the six bits that a character encodes.
 fn sextet(character: u8) -> Option<u8> {
     Some(match character {
         b'A'..=b'Z' => character - b'A',
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// What comes of a body that arrives in pieces of this size, if it may end where it does.
+    /// Returns what comes of a body that arrives in pieces of this size, if it may end where it does.
     fn read(text: &str, size: usize) -> Result<Vec<u8>, BadText> {
         let (mut decoder, mut out) = (Decoder::default(), Vec::new());
         for piece in text.as_bytes().chunks(size) {

@@ -53,7 +53,7 @@ impl From<HealthCheckKind> for CheckStep {
 }
 
 impl HealthCheck {
-    /// A check of one step with one interval for all and everything else off, two successes to rise, three failures to fall.
+    /// Returns a check of one step with one interval, two successes to rise, three failures to fall, and everything else off.
     pub fn new(kind: HealthCheckKind, interval: Duration, timeout: Duration) -> Self {
         Self {
             steps: vec![kind.into()],
@@ -87,7 +87,7 @@ pub enum HealthCheckKind {
 }
 
 impl HealthCheckKind {
-    /// The name that the configuration gives it.
+    /// Returns the name that the configuration gives it.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -121,7 +121,7 @@ pub struct HttpCheck {
 }
 
 impl HttpCheck {
-    /// A GET request that wants a status from 200 to 299.
+    /// Returns a GET request that expects a status from 200 to 299.
     pub fn get(path: impl Into<String>) -> Self {
         Self {
             method: "GET".to_owned(),

@@ -2,7 +2,7 @@
 
 use crate::fields::{FieldName, Fields, Known};
 
-/// The values of all cookies of this name in a request, in order (RFC 6265 section 4.2.1). Quotes belong to the value.
+/// Returns the values of all cookies of this name in a request, in order (RFC 6265 section 4.2.1). Quotes belong to the value.
 pub fn values<'a>(fields: &'a Fields, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let pairs = fields.all_known(Known::Cookie).flat_map(|field| field.split(|&b| b == b';'));
     pairs.filter_map(move |pair| value_of(pair, name))
@@ -33,8 +33,7 @@ pub fn remove(fields: &mut Fields, cookie: &FieldName, name: &[u8], scratch: &mu
     true
 }
 
-/// The value that a `Set-Cookie` field gives the cookie of this name; `None` when it is about another, or takes the
-/// cookie away.
+/// Returns the value that a `Set-Cookie` field sets for the cookie of this name, or `None` if it sets another one or deletes it.
 pub fn value_set<'a>(field: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut parts = field.split(|&b| b == b';');
     let value = value_of(parts.next()?, name).filter(|value| !value.is_empty() && *value != b"\"\"")?;
@@ -51,7 +50,7 @@ fn value_of<'a>(pair: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     (key == name).then_some(value)
 }
 
-/// Key and value, without white space around them.
+/// Splits a pair into key and value, without the white space around them.
 fn split_at_equals(pair: &[u8]) -> (&[u8], &[u8]) {
     match pair.iter().position(|&b| b == b'=') {
         Some(at) => (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii()),

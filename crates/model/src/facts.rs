@@ -15,7 +15,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// `http` or `https`.
+    /// Returns `http` or `https`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -62,7 +62,7 @@ pub struct Caller<'a> {
 }
 
 impl From<IpAddr> for Caller<'_> {
-    /// A client of which no header told.
+    /// Returns a client that no PROXY header describes.
     fn from(client: IpAddr) -> Self {
         Self { client, sender: None }
     }
@@ -93,7 +93,7 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Whom conditions ask about.
+    /// Returns the client that conditions are evaluated for.
     pub fn caller(&self) -> Caller<'a> {
         Caller { client: self.client, sender: self.sender }
     }

@@ -12,7 +12,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// As metrics label it.
+    /// Returns the label in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Downstream => "downstream",
@@ -44,7 +44,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// As metrics label it.
+    /// Returns the label in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Accept => "accept",
@@ -91,7 +91,7 @@ macro_rules! faults {
             /// Every fault, in the order of the table.
             pub const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// What follows from it.
+            /// Returns the consequences of the fault.
             pub const fn consequence(self) -> Consequence {
                 match self {
                     $(Self::$name => Consequence {
@@ -106,7 +106,7 @@ macro_rules! faults {
                 }
             }
 
-            /// What it means, one sentence.
+            /// Returns the meaning of the fault, in one sentence.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$name => concat!($($doc,)+),)+
@@ -129,7 +129,7 @@ faults! {
     BadProxyHeader = Downstream Accept 0 false false "CP" "bad_proxy_header";
     /// A PROXY protocol header did not arrive in time.
     ProxyHeaderTimeout = Downstream Accept 0 false false "CPT" "proxy_header_timeout";
-    /// The request head breaks the rules of its version of HTTP.
+    /// The request head is not valid in its HTTP version.
     BadRequest = Downstream Receive 400 false false "CB" "bad_request";
     /// The request head is longer, or has more fields, than the listener accepts.
     HeadTooLarge = Downstream Receive 431 false false "CL" "head_too_large";
@@ -145,21 +145,21 @@ faults! {
     AmbiguousPath = Downstream Receive 400 false false "CA" "ambiguous_path";
     /// The request head did not arrive in time.
     HeadTimeout = Downstream Receive 408 false false "CT" "head_timeout";
-    /// The client closed before its request head was whole.
+    /// The client closed before its request head was complete.
     ClosedInHead = Downstream Receive 0 false false "CC" "closed_in_head";
     /// No route matches.
     NoRoute = Local Route 404 false false "PN" "no_route";
     /// The request names a cluster that its route does not allow.
     UnknownCluster = Local Route 404 false false "PU" "unknown_cluster";
-    /// A filter refused the request.
+    /// A filter rejected the request.
     Refused = Local Route 403 false false "PF" "refused_by_filter";
-    /// A filter closed the connection, or the stream, without an answer.
+    /// A filter closed the connection, or the stream, without a response.
     ClosedByFilter = Local Route 0 false false "PZ" "closed_by_filter";
-    /// Too many credentials wait for verification, or these waited for too long.
+    /// Too many credentials wait for verification, or these waited too long.
     VerificationFull = Local Route 503 false false "PV" "verification_full";
     /// The cluster has no endpoint that is up.
     NoEndpoint = Local Pick 503 false false "PE" "no_endpoint";
-    /// The cluster has no endpoints at all.
+    /// The cluster has no endpoints.
     EmptyCluster = Local Pick 503 false false "PM" "empty_cluster";
     /// All endpoints are full, and the queue is full or missing.
     QueueFull = Local Pick 503 false false "PQ" "queue_full";
@@ -179,31 +179,31 @@ faults! {
     ConnectFailed = Upstream Connect 502 true true "UC" "connect_failed";
     /// The endpoint did not accept a connection in time.
     ConnectTimeout = Upstream Connect 504 true true "UCT" "connect_timeout";
-    /// The TLS handshake with the endpoint failed, or it does not speak the HTTP version that it should.
+    /// The TLS handshake with the endpoint failed, or it does not speak the configured HTTP version.
     UpstreamHandshakeFailed = Upstream Connect 502 true true "UH" "upstream_handshake_failed";
     /// The endpoint closed or reset while the request was sent.
     SendFailed = Upstream Send 502 false true "US" "send_failed";
-    /// The request asks for another protocol, and the endpoint speaks HTTP/2 or HTTP/3 and does not offer that there.
+    /// The request asks for an upgrade that the endpoint does not offer over HTTP/2 or HTTP/3.
     UpgradeNotOffered = Upstream Send 502 false false "UP" "upgrade_not_offered";
-    /// The endpoint took no byte of the request for too long.
+    /// The endpoint read no byte of the request for too long.
     SendTimeout = Upstream Send 504 false true "UST" "send_timeout";
-    /// The request body breaks the framing rules.
+    /// The framing of the request body is invalid.
     BadRequestBody = Downstream Send 400 false false "CF" "bad_request_body";
     /// The request body is longer than its route allows.
     BodyTooLarge = Downstream Send 413 false false "CO" "body_too_large";
     /// The client sent no byte of its request body for too long.
     RequestBodyTimeout = Downstream Send 408 false false "CBT" "request_body_timeout";
-    /// The client closed before its request body was whole.
+    /// The client closed before its request body was complete.
     ClosedInBody = Downstream Send 0 false false "CCB" "closed_in_body";
     /// A kept connection was closed by the endpoint as the request arrived there.
     StaleConnection = Upstream Await 502 false false "UK" "stale_connection";
-    /// The endpoint refused the stream of the request, and has not looked at it.
+    /// The endpoint refused the stream of the request, and has not processed it.
     StreamRefused = Upstream Await 502 true false "UQ" "stream_refused";
     /// The endpoint closed or reset before a response head.
     ClosedBeforeResponse = Upstream Await 502 false true "UR" "closed_before_response";
     /// The endpoint sent no response head in time.
     ResponseHeadTimeout = Upstream Await 504 false true "URT" "response_head_timeout";
-    /// The response head breaks the rules of its version of HTTP.
+    /// The response head is not valid in its HTTP version.
     BadResponse = Upstream Await 502 false true "UB" "bad_response";
     /// The endpoint answered with a status that the retry rules list.
     RetriedStatus = Upstream Await 502 false true "UV" "retried_status";
@@ -213,13 +213,13 @@ faults! {
     ClosedInWait = Downstream Await 0 false false "CW" "closed_in_wait";
     /// The exchange took longer than its route allows.
     TotalTimeout = Local Await 504 false false "PD" "total_timeout";
-    /// The endpoint closed before its response body was whole.
+    /// The endpoint closed before its response body was complete.
     ResponseBodyClosed = Upstream Relay 0 false true "UD" "response_body_closed";
-    /// The response body breaks the framing rules.
+    /// The framing of the response body is invalid.
     BadResponseBody = Upstream Relay 0 false true "UF" "bad_response_body";
     /// The endpoint sent no byte of its response body for too long.
     ResponseBodyTimeout = Upstream Relay 0 false false "UDT" "response_body_timeout";
-    /// The client closed before the response was whole.
+    /// The client closed before the response was complete.
     ClosedInResponse = Downstream Relay 0 false false "CD" "closed_in_response";
     /// The client read no byte of the response for too long.
     ClientWriteTimeout = Downstream Relay 0 false false "CDT" "client_write_timeout";
@@ -235,7 +235,7 @@ faults! {
     Http3Flood = Downstream Accept 0 false false "CJ" "http3_flood";
     /// No cluster is configured for the connection's server name (SNI), or the connection is not TLS.
     NoServerName = Downstream Accept 0 false false "CS" "no_server_name";
-    /// The listener holds as many connections as it may.
+    /// The listener has reached its limit on connections.
     ListenerFull = Local Accept 0 false false "PL" "listener_full";
     /// The listener's address list rejects the client's address.
     KeptOut = Local Accept 0 false false "PK" "kept_out";

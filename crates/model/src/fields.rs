@@ -1,7 +1,7 @@
 //! Header fields of a head, or of trailers, in the order and case they came.
 //!
 //! All bytes lie in one arena: what was received, then what filters added. Changing a field allocates nothing once the
-//! arena has its working size; whoever owns a `Fields` keeps it for the next exchange.
+//! arena has its working size; anyone who owns a `Fields` keeps it for the next exchange.
 
 mod name;
 
@@ -19,7 +19,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The span of `start..end`. Heads are bounded far below 4 GiB (see [`crate::limits`]).
+    /// Returns the span of `start..end`. Heads are bounded far below 4 GiB (see [`crate::limits`]).
     pub fn new(start: usize, end: usize) -> Self {
         Self { start: start as u32, len: (end - start) as u32 }
     }
@@ -61,17 +61,17 @@ impl Fields {
         self.entries.clear();
     }
 
-    /// Number of fields.
+    /// Returns the number of fields.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no field.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Bytes that list and arena hold on to.
+    /// Returns the bytes that list and arena occupy.
     pub fn capacity_bytes(&self) -> usize {
         self.arena.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
@@ -89,12 +89,12 @@ impl Fields {
         self.entries.push(Entry { name, value, known });
     }
 
-    /// The bytes of a span.
+    /// Returns the bytes of a span.
     pub fn bytes(&self, span: Span) -> &[u8] {
         &self.arena[span.range()]
     }
 
-    /// The fields in order.
+    /// Returns the fields in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Field<'_>> + Clone {
         self.entries.iter().map(|entry| self.field(entry))
     }
@@ -103,32 +103,32 @@ impl Fields {
         Field { known: entry.known, name: self.bytes(entry.name), value: self.bytes(entry.value) }
     }
 
-    /// The value of the first field of this name.
+    /// Returns the value of the first field of this name.
     pub fn get(&self, name: &FieldName) -> Option<&[u8]> {
         self.entries.iter().find(|entry| self.is(entry, name)).map(|entry| self.bytes(entry.value))
     }
 
-    /// The values of all fields of this name.
+    /// Returns the values of all fields of this name.
     pub fn all<'a>(&'a self, name: &'a FieldName) -> impl Iterator<Item = &'a [u8]> {
         self.entries.iter().filter(|entry| self.is(entry, name)).map(|entry| self.bytes(entry.value))
     }
 
-    /// The value of the first field of this kind. Not for [`Known::Other`].
+    /// Returns the value of the first field of this kind. Not for [`Known::Other`].
     pub fn get_known(&self, known: Known) -> Option<&[u8]> {
         self.all_known(known).next()
     }
 
-    /// The values of all fields of this kind. Not for [`Known::Other`].
+    /// Returns the values of all fields of this kind. Not for [`Known::Other`].
     pub fn all_known(&self, known: Known) -> impl Iterator<Item = &[u8]> {
         self.entries.iter().filter(move |entry| entry.known == known).map(|entry| self.bytes(entry.value))
     }
 
-    /// Where the value of the first field of this kind lies. Not for [`Known::Other`].
+    /// Returns the span of the value of the first field of this kind. Not for [`Known::Other`].
     pub fn span_known(&self, known: Known) -> Option<Span> {
         self.entries.iter().find(|entry| entry.known == known).map(|entry| entry.value)
     }
 
-    /// Whether a field of this kind is there.
+    /// Returns whether a field of this kind exists.
     pub fn has_known(&self, known: Known) -> bool {
         self.entries.iter().any(|entry| entry.known == known)
     }
@@ -151,7 +151,7 @@ impl Fields {
         self.set_with(name, |out| out.extend_from_slice(value));
     }
 
-    /// Like [`Self::set`], with the value written straight into the arena, cleaned as in [`Self::append_with`].
+    /// Sets a field like [`Self::set`], and writes the value directly into the arena, cleaned as in [`Self::append_with`].
     pub fn set_with(&mut self, name: &FieldName, write: impl FnOnce(&mut Vec<u8>)) {
         let value = self.write_value(write);
         let Some(first) = self.entries.iter().position(|entry| self.is(entry, name)) else {
@@ -168,7 +168,8 @@ impl Fields {
         });
     }
 
-    /// Like [`Self::set`], for a field that only the proxy may set: what endpoints could read as it, see [`reads_as`], goes too.
+    /// Sets a field that only the proxy may set, like [`Self::set`], and removes the fields that endpoints could read as it; see
+    /// [`reads_as`].
     pub fn set_alone(&mut self, name: &FieldName, value: &[u8]) {
         let arena = &self.arena;
         self.entries
@@ -176,13 +177,13 @@ impl Fields {
         self.set(name, value);
     }
 
-    /// The place of the first field of this name from the place `from` on.
+    /// Returns the index of the first field of this name, from the index `from` on.
     pub fn find_from(&self, name: &FieldName, from: usize) -> Option<usize> {
         let later = self.entries.iter().enumerate().skip(from);
         later.filter(|(_, entry)| self.is(entry, name)).map(|(place, _)| place).next()
     }
 
-    /// The value of the field at this place; empty where there is none.
+    /// Returns the value of the field at this index, or an empty value if there is none.
     pub fn value_at(&self, place: usize) -> &[u8] {
         self.entries.get(place).map_or(b"", |entry| self.bytes(entry.value))
     }

@@ -45,7 +45,7 @@ pub enum AdminState {
 }
 
 impl AdminState {
-    /// Whether it gets nothing new, however well it is.
+    /// Returns whether the endpoint gets no new requests, whatever its health.
     pub fn is_out(self) -> bool {
         matches!(self, Self::Down | Self::Drain | Self::Maintenance)
     }
@@ -75,7 +75,7 @@ pub struct PassiveHealth {
 }
 
 impl PassiveHealth {
-    /// Whether anything is counted over an interval.
+    /// Returns whether any limit counts over an interval.
     pub fn has_windows(&self) -> bool {
         self.failure_rate.is_some() || self.success_rate.is_some() || self.latency.is_some()
     }

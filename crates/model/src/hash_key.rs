@@ -1,4 +1,4 @@
-//! The key by which requests are told apart: by balancers, queues and sessions.
+//! The key by which requests are distinguished: by balancers, queues and sessions.
 
 /// What of a request is hashed.
 #[derive(Clone, Debug, PartialEq, Eq)]

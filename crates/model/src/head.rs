@@ -19,7 +19,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As logs write it.
+    /// Returns the version as logs write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
@@ -48,7 +48,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Which method this is; methods are case-sensitive (RFC 9110 section 9.1).
+    /// Returns the method; methods are case-sensitive (RFC 9110 section 9.1).
     pub fn of(bytes: &[u8]) -> Self {
         match bytes {
             b"GET" => Self::Get,
@@ -64,7 +64,7 @@ impl Method {
         }
     }
 
-    /// Whether sending it twice is the same as once (RFC 9110 section 9.2.2).
+    /// Returns whether the method is idempotent (RFC 9110 section 9.2.2).
     pub fn is_idempotent(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Put | Self::Delete | Self::Options | Self::Trace)
     }
@@ -120,37 +120,37 @@ impl RequestHead {
         self.received_authority = self.fields.span_known(Known::Host);
     }
 
-    /// The path that the client asked for, whatever its normal form is and filters made of it.
+    /// Returns the path that the client sent, before normalization and filters.
     pub fn received_path(&self) -> &[u8] {
         self.fields.bytes(self.received_path)
     }
 
-    /// The query that the client asked for, without `?`.
+    /// Returns the query that the client sent, without `?`.
     pub fn received_query(&self) -> Option<&[u8]> {
         self.received_query.map(|span| self.fields.bytes(span))
     }
 
-    /// The host that the client asked for, without port.
+    /// Returns the host that the client requested, without port.
     pub fn received_host(&self) -> &[u8] {
         host_without_port(self.received_authority())
     }
 
-    /// The host that the client asked for, with the port if it named one.
+    /// Returns the host that the client requested, with the port if it was given.
     pub fn received_authority(&self) -> &[u8] {
         self.received_authority.map_or_else(|| self.authority(), |span| self.fields.bytes(span))
     }
 
-    /// The method as it goes to the endpoint.
+    /// Returns the method that is sent to the endpoint.
     pub fn method_bytes(&self) -> &[u8] {
         self.fields.bytes(self.method_span)
     }
 
-    /// The method that the client used, whatever filters made of it. The response to the client follows this one.
+    /// Returns the method that the client used, before filters. The response to the client follows this one.
     pub fn received_method(&self) -> Method {
         self.received_method
     }
 
-    /// The same as bytes.
+    /// Returns the same as bytes.
     pub fn received_method_bytes(&self) -> &[u8] {
         self.fields.bytes(self.received_method_span)
     }
@@ -161,22 +161,22 @@ impl RequestHead {
         self.method = Method::of(text);
     }
 
-    /// The path: begins with `/`, or is `*` (OPTIONS), or empty (CONNECT).
+    /// Returns the path. It begins with `/`, or is `*` (OPTIONS), or empty (CONNECT).
     pub fn path(&self) -> &[u8] {
         self.fields.bytes(self.path)
     }
 
-    /// The query without `?`.
+    /// Returns the query without `?`.
     pub fn query(&self) -> Option<&[u8]> {
         self.query.map(|span| self.fields.bytes(span))
     }
 
-    /// `Host` as received: name with port, or nothing.
+    /// Returns `Host` as received, with the port if given; empty if there is none.
     pub fn authority(&self) -> &[u8] {
         self.fields.get_known(Known::Host).unwrap_or_default()
     }
 
-    /// The authority without port, in the case it came. Brackets of an IPv6 literal are kept.
+    /// Returns the authority without port, in its original case. Brackets of an IPv6 literal are kept.
     pub fn host(&self) -> &[u8] {
         host_without_port(self.authority())
     }
@@ -231,7 +231,7 @@ impl RequestHead {
     }
 }
 
-/// A question mark would end the path; in a query it is a sign like others (RFC 3986 section 3.4).
+/// Appends a byte of a path, and escapes a question mark, which would end it (RFC 3986 section 3.4).
 fn push_path_byte(out: &mut Vec<u8>, byte: u8) {
     if byte == b'?' { out.extend_from_slice(b"%3F") } else { push_query_byte(out, byte) }
 }
@@ -244,7 +244,7 @@ fn push_query_byte(out: &mut Vec<u8>, byte: u8) {
     }
 }
 
-/// A byte as `%XX` (RFC 3986 section 2.1).
+/// Returns a byte as `%XX` (RFC 3986 section 2.1).
 pub fn percent_encoded(byte: u8) -> [u8; 3] {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     [b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]
@@ -286,18 +286,18 @@ impl ResponseHead {
         self.version = version;
     }
 
-    /// The reason phrase as received; may be empty.
+    /// Returns the reason phrase as received; may be empty.
     pub fn reason(&self) -> &[u8] {
         self.fields.bytes(self.reason)
     }
 
-    /// Whether the final response is still to come (RFC 9110 section 15.2); 101 is final.
+    /// Returns whether a final response follows (RFC 9110 section 15.2); 101 is final.
     pub fn is_interim(&self) -> bool {
         (100..200).contains(&self.status) && self.status != 101
     }
 }
 
-/// The standard reason phrase (RFC 9110 section 15), or nothing.
+/// Returns the standard reason phrase (RFC 9110 section 15), or an empty text.
 pub fn reason_phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",

@@ -16,7 +16,7 @@ pub struct Issue {
 }
 
 impl Issue {
-    /// A problem at `path`.
+    /// Returns a problem at `path`.
     pub fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), message: message.into(), suggestion: None }
     }

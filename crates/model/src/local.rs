@@ -6,7 +6,7 @@ pub struct LocalResponse {
     /// 200–599.
     pub status: u16,
     /// Fields beside `content-length`, `date` and `connection`, which the protocol side adds. Valid by construction:
-    /// whoever compiles one checks names and values.
+    /// anyone who compiles one checks names and values.
     pub fields: Vec<(String, String)>,
     /// The body; the protocol side leaves it out for HEAD, 204 and 304.
     pub body: Vec<u8>,

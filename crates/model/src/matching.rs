@@ -73,7 +73,7 @@ pub enum ValueTest {
 }
 
 impl ValueTest {
-    /// What is to be said of a value that fails it: `is missing`.
+    /// Returns the reason for which a value fails the test, such as `is missing`.
     pub fn unmet(&self) -> String {
         match self {
             Self::Present => "is missing".to_owned(),

@@ -15,7 +15,7 @@ impl Name {
         Self(text.into())
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

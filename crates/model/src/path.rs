@@ -14,15 +14,15 @@ pub fn write_normal(path: &[u8], rules: &Paths, out: &mut Vec<u8>) -> Option<()>
     resolve(out, rules.merge_slashes)
 }
 
-/// The normal form of a text, see [`write_normal`].
+/// Returns the normal form of a text, see [`write_normal`].
 pub fn normal(path: &str, rules: &Paths) -> Option<String> {
     let mut out = Vec::with_capacity(path.len());
     write_normal(path.as_bytes(), rules, &mut out)?;
     String::from_utf8(out).ok()
 }
 
-/// Whether some endpoint may find a dot segment in a path, or in a segment of one: with all escapes undone, between slashes of
-/// either kind, parameters taken off.
+/// Returns whether some endpoint may find a dot segment in a path, or in one segment of it: after it decodes all escapes, splits at slashes
+/// of either kind and removes parameters.
 pub fn has_dots(path: &[u8]) -> bool {
     let (mut dots, mut is_named, mut is_over) = (0, false, false);
     let mut rest = path;
@@ -52,7 +52,7 @@ pub fn has_dots(path: &[u8]) -> bool {
     }
 }
 
-/// RFC 3986 sections 6.2.2.1 and 6.2.2.2. `None`: it is refused.
+/// Decodes escapes by RFC 3986 sections 6.2.2.1 and 6.2.2.2. Returns `None` if the path is rejected.
 fn decode(path: &[u8], slashes: EscapedSlashes, out: &mut Vec<u8>) -> Option<()> {
     let mut rest = path;
     while let Some((&first, after)) = rest.split_first() {
@@ -63,7 +63,7 @@ fn decode(path: &[u8], slashes: EscapedSlashes, out: &mut Vec<u8>) -> Option<()>
                 rest = after;
                 let escaped = [b'%', digits[0].to_ascii_uppercase(), digits[1].to_ascii_uppercase()];
                 match hex(digits[0])? << 4 | hex(digits[1])? {
-                    // It would end the path for whoever reads it as text of C.
+                    // It would end the path for anyone who reads it as text of C.
                     0 => return None,
                     b'/' | b'\\' => push_slash(&escaped, slashes, out)?,
                     byte if is_unreserved(byte) => out.push(byte),
@@ -77,7 +77,7 @@ fn decode(path: &[u8], slashes: EscapedSlashes, out: &mut Vec<u8>) -> Option<()>
     Some(())
 }
 
-/// What many an endpoint reads as a slash, and many another does not.
+/// Appends a character that only some endpoints read as a slash.
 fn push_slash(written: &[u8], slashes: EscapedSlashes, out: &mut Vec<u8>) -> Option<()> {
     match slashes {
         EscapedSlashes::Refuse => return None,
@@ -91,14 +91,14 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// RFC 3986 section 2.3.
+/// Returns whether a byte is unreserved (RFC 3986 section 2.3).
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// RFC 3986 section 5.2.4, in place. `None`: it is refused.
+/// Resolves dot segments by RFC 3986 section 5.2.4, in place. Returns `None` if the path is rejected.
 fn resolve(path: &mut Vec<u8>, merges: bool) -> Option<()> {
-    // What stands before `write` is done. At `read` stands the slash before the next segment.
+    // What precedes `write` is done. At `read` stands the slash before the next segment.
     let (mut read, mut write) = (0, 0);
     while read < path.len() {
         let start = read + 1;
@@ -127,7 +127,7 @@ fn resolve(path: &mut Vec<u8>, merges: bool) -> Option<()> {
     Some(())
 }
 
-/// Whether parameters are all that there is of a segment.
+/// Returns whether a segment consists of parameters only.
 fn is_nameless(segment: &[u8]) -> bool {
     segment.starts_with(b";") || segment.starts_with(b"%3B")
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::hash_key::HashKey;
 
-/// How the sessions of a cluster are told apart, and what becomes of them when their endpoint cannot serve them.
+/// How the sessions of a cluster are distinguished, and what becomes of them when their endpoint cannot serve them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Persistence {
     /// How a request shows which session it belongs to.
@@ -85,7 +85,7 @@ pub enum SameSite {
 }
 
 impl SameSite {
-    /// As `Set-Cookie` writes it.
+    /// Returns the name in `Set-Cookie`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Lax => "Lax",
@@ -168,7 +168,7 @@ impl SessionPick {
     /// All, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::New, Self::Kept, Self::Moved, Self::Refused];
 
-    /// As metrics and logs write it.
+    /// Returns the name in metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::New => "new",

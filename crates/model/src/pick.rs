@@ -49,7 +49,7 @@ impl PickReason {
         Self::Balance,
     ];
 
-    /// As metrics, logs and explanations write it.
+    /// Returns the name in metrics, logs and explanations.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hedge => "hedge",

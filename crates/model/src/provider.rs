@@ -36,7 +36,7 @@ pub enum ProviderKind {
 }
 
 impl ProviderKind {
-    /// As the configuration calls it.
+    /// Returns the name in the configuration.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::File(_) => "file",

@@ -18,7 +18,7 @@ pub struct AcceptProxy {
 }
 
 impl AcceptProxy {
-    /// Whether a header of this peer is believed.
+    /// Returns whether headers of this peer are trusted.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         self.from.iter().any(|network| network.contains(peer))
     }
@@ -95,7 +95,7 @@ impl SenderTlvs {
         None
     }
 
-    /// The value of this name, if it was sent; may hold any byte.
+    /// Returns the value of this name if it was sent; it may contain any byte.
     pub fn find(&self, name: TlvName) -> Option<&[u8]> {
         let value = self.get(name.kind)?;
         match name.subtype {
@@ -142,7 +142,7 @@ impl TlvName {
         let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or_default();
         let is_hex = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
         match u8::from_str_radix(digits, 16).ok().filter(|_| is_hex) {
-            Some(0x03 | 0x04) => Err(format!("the TLV `{text}` holds a checksum or padding, which is not kept")),
+            Some(0x03 | 0x04) => Err(format!("the TLV `{text}` contains a checksum or padding, which is not kept")),
             Some(0x20) => Err(format!(
                 "the TLV `{text}` holds others: write `ssl_version`, `ssl_cn`, `ssl_cipher`, `ssl_sig_alg` or `ssl_key_alg`"
             )),
@@ -160,7 +160,7 @@ impl TlvName {
         }
     }
 
-    /// The names there are, beside the numbers.
+    /// Returns the known names; types by number are accepted as well.
     pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         TLV_NAMES.iter().map(|(name, _)| *name)
     }
@@ -213,7 +213,7 @@ mod tests {
             ("0x+1", "there is no TLV `0x+1`"),
             ("0x1", "there is no TLV `0x1`"),
             ("0x100", "there is no TLV `0x100`"),
-            ("0x03", "the TLV `0x03` holds a checksum or padding, which is not kept"),
+            ("0x03", "the TLV `0x03` contains a checksum or padding, which is not kept"),
             ("0x20", "the TLV `0x20` holds others: write `ssl_version`"),
         ] {
             let message = TlvName::parse(text).unwrap_err();

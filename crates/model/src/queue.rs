@@ -26,7 +26,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// One of these bounds, in order of arrival.
+    /// Returns a queue with these limits, in order of arrival.
     pub fn new(requests_max: u32, timeout: Duration) -> Self {
         let retry_after_seconds = QUEUE_RETRY_AFTER.as_secs();
         Self {

@@ -109,7 +109,7 @@ impl Refusal {
     pub const ALL: [Self; 6] =
         [Self::Requests, Self::Pending, Self::Connections, Self::Retries, Self::ErrorRatio, Self::Concurrency];
 
-    /// As metrics label it.
+    /// Returns the label in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -121,7 +121,7 @@ impl Refusal {
         }
     }
 
-    /// Reported to the client. A rejected retry leaves the fault of the previous attempt.
+    /// Returns the fault that the client gets. A rejected retry keeps the fault of the previous attempt.
     pub fn fault(self) -> Fault {
         match self {
             Self::ErrorRatio => Fault::CircuitOpen,

@@ -63,7 +63,7 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Whether a retry may follow this fault.
+    /// Returns whether a retry may follow this fault.
     pub fn holds_fault(&self, fault: Fault) -> bool {
         match fault {
             Fault::ConnectFailed | Fault::ConnectTimeout | Fault::UpstreamHandshakeFailed | Fault::StreamRefused => {
@@ -76,22 +76,22 @@ impl Conditions {
         }
     }
 
-    /// Whether a retry may follow a response of this status.
+    /// Returns whether a retry may follow a response of this status.
     pub fn holds_status(&self, status: u16) -> bool {
         self.statuses.iter().any(|&(first, last)| (first..=last).contains(&status))
     }
 
-    /// Whether a retry may follow any response.
+    /// Returns whether a retry may follow any response.
     pub fn hold_after_answer(&self) -> bool {
         !self.statuses.is_empty() || !self.grpc_statuses.is_empty()
     }
 
-    /// Whether a retry may follow a call of gRPC that ended with this status alone.
+    /// Returns whether a retry may follow a gRPC call that ended with this status alone.
     pub fn holds_grpc(&self, status: u8) -> bool {
         self.grpc_statuses.contains(&status)
     }
 
-    /// Whether a retry may follow anything that an endpoint may have acted on.
+    /// Returns whether a retry may follow a request that an endpoint may have processed.
     pub fn hold_after_sending(&self) -> bool {
         self.reset || self.timeout || self.bad_response || self.hold_after_answer()
     }
@@ -108,7 +108,7 @@ pub enum Methods {
 }
 
 impl Methods {
-    /// Whether a request of this method may be sent again.
+    /// Returns whether a request of this method may be sent again.
     pub fn allow(self, method: Method) -> bool {
         self == Self::Any || method.is_idempotent()
     }

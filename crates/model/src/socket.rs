@@ -62,7 +62,7 @@ pub struct StreamSocket {
 }
 
 impl StreamSocket {
-    /// Whether nothing is given.
+    /// Returns whether no option is set.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -11,17 +11,17 @@ pub struct StatusRange {
 }
 
 impl StatusRange {
-    /// Whether it holds this status.
+    /// Returns whether the range contains this status.
     pub fn contains(self, status: u16) -> bool {
         (self.first..=self.last).contains(&status)
     }
 
-    /// The first of them.
+    /// Returns the first status of the range.
     pub fn first(self) -> u16 {
         self.first
     }
 
-    /// The last of them.
+    /// Returns the last status of the range.
     pub fn last(self) -> u16 {
         self.last
     }

@@ -1,7 +1,7 @@
 //! What balancing costs with many endpoints: `cargo run --release -p equipoise-plan --example balance_cost [COUNT]`.
 //!
 //! For each balancer, of 10,000 endpoints or as many as are asked for: nanoseconds per pick (with giving the place back)
-//! without bounds and with `connections_max`, and while half of all places are taken; the time to build the view anew
+//! without bounds and with `connections_max`, and while half of all places are taken; the time to build the view again
 //! after one endpoint went down, and that to compile the cluster after one weight has changed. From one thread.
 
 use std::sync::Arc;

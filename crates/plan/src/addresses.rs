@@ -28,7 +28,8 @@ impl AddressTable {
         Self::new(allowed.chain(denied).collect(), list.lets_others_in)
     }
 
-    /// The most specific network decides; of equal ones, the one that denies. `others` is the verdict on the rest.
+    /// Returns a table in which the most specific network decides; of equal ones, the one that denies. `others` is the verdict for the
+    /// rest.
     pub(crate) fn new(entries: Vec<Entry>, others: bool) -> Self {
         let (v4, v6): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.network.is_v4());
         let v4 = cuts(v4, others, u128::from(u32::MAX));
@@ -39,7 +40,7 @@ impl AddressTable {
         }
     }
 
-    /// Whether the address is let in.
+    /// Returns whether the address is allowed.
     #[inline]
     pub fn allows(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
@@ -55,7 +56,7 @@ impl fmt::Debug for AddressTable {
     }
 }
 
-/// Where the verdict changes, from the first address (0) on, each with the verdict from there.
+/// Returns where the verdict changes, from the first address (0) on, each with the verdict from there.
 fn cuts(mut entries: Vec<Entry>, others: bool, last: u128) -> Vec<(u128, bool)> {
     // Wider networks before those in them, and of equal ones the one that denies last.
     entries.sort_unstable_by_key(|entry| (entry.network.range().0, entry.network.bits(), !entry.is_allowed));
@@ -92,7 +93,7 @@ fn cuts(mut entries: Vec<Entry>, others: bool, last: u128) -> Vec<(u128, bool)> 
 
 /// An address as a number.
 trait Address: Copy + Ord {
-    /// Its first 64 bits, or all that it has.
+    /// Returns its first 64 bits, or all that it has.
     fn key(self) -> u64;
 }
 

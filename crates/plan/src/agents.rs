@@ -28,7 +28,7 @@ impl AgentList {
         if issues.is_empty() { Ok((!agents.is_empty()).then_some(Self(agents))) } else { Err(issues) }
     }
 
-    /// Whether the client that has sent this request is among them.
+    /// Returns whether the client that has sent this request is among them.
     pub fn holds(&self, head: &RequestHead) -> bool {
         let mut agents = head.fields.all(&USER_AGENT);
         agents.any(|agent| self.0.iter().any(|pattern| pattern.is_match(agent)))

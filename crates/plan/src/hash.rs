@@ -25,7 +25,7 @@ impl FastHasher {
     }
 }
 
-/// The hash of some bytes, the same in every process and on every machine, spread evenly over all 64 bits.
+/// Returns the hash of some bytes, the same in every process and on every machine, spread evenly over all 64 bits.
 pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
     let mut hasher = FastHasher::default();
     hasher.write(bytes);

@@ -20,7 +20,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// `None` for a header field that no request can have.
+    /// Compiles a key. Returns `None` for a header field that no request can have.
     pub(crate) fn new(key: &HashKey) -> Option<Self> {
         Some(match key {
             HashKey::Source => Self::Source,
@@ -32,7 +32,7 @@ impl Key {
         })
     }
 
-    /// Its hash for a request that has it; an empty value counts as none.
+    /// Returns its hash for a request that has it; an empty value counts as none.
     pub(crate) fn of_request(&self, head: &RequestHead, client: IpAddr) -> Option<u64> {
         match self {
             Self::Source => self.of_client(client),
@@ -41,7 +41,7 @@ impl Key {
         }
     }
 
-    /// What of the request it is, if that is one text; an empty one counts as none.
+    /// Returns what of the request it is, if that is one text; an empty one counts as none.
     fn value<'h>(&self, head: &'h RequestHead) -> Option<&'h [u8]> {
         let value = match self {
             Self::Source | Self::Uri => None,
@@ -53,7 +53,7 @@ impl Key {
         value.filter(|value| !value.is_empty())
     }
 
-    /// Its hash for a client of which nothing but the address is known.
+    /// Returns its hash for a client of which nothing but the address is known.
     pub(crate) fn of_client(&self, client: IpAddr) -> Option<u64> {
         let Self::Source = self else { return None };
         Some(match client.to_canonical() {
@@ -63,11 +63,11 @@ impl Key {
     }
 }
 
-/// Several keys of which the first counts that a request has, for taking turns. Nobody can make a value that is taken for
+/// Several keys of which the first counts that a request has, for taking turns. No one can make a value that is taken for
 /// another's: each key has hashes of its own, and all are seeded.
 pub(crate) struct FairKeys(Box<[Key]>);
 
-/// What fair keys are hashed with, known to nobody outside.
+/// What fair keys are hashed with, known to no one outside.
 pub(crate) type FairSeed = [u64; 2];
 
 impl FairKeys {
@@ -87,7 +87,7 @@ impl FairKeys {
         })
     }
 
-    /// For a client of which nothing but the address is known.
+    /// Returns the key of a client of which only the address is known.
     pub(crate) fn of_client(&self, client: IpAddr, seed: FairSeed) -> Option<u64> {
         let place = self.0.iter().position(|key| matches!(key, Key::Source))?;
         Some(of_source(place, client, seed))

@@ -1,9 +1,9 @@
-//! A hash with a key: nobody who does not know the key can choose what falls onto what (SipHash-1-3, Aumasson and Bernstein).
+//! A hash with a key: no one who does not know the key can choose what falls onto what (SipHash-1-3, Aumasson and Bernstein).
 //!
 //! The standard library has the same, but promises nothing of what it will be in another version; tables and ids that go
 //! by this one are handed to processes of other versions.
 
-/// The hash of some bytes, the same in every version and on every machine.
+/// Returns the hash of some bytes, the same in every version and on every machine.
 pub fn hash(key: [u64; 2], bytes: &[u8]) -> u64 {
     let [k0, k1] = key;
     let mut state = [

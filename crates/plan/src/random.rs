@@ -18,19 +18,19 @@ pub(crate) fn mix(number: u64) -> u64 {
 pub struct Random(u64);
 
 impl Random {
-    /// The generator of this seed: equal seeds give equal numbers.
+    /// Returns the generator of this seed: equal seeds give equal numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(GOLDEN);
         mix(self.0)
     }
 
-    /// A number below `bound`; 0 when `bound` is 0.
+    /// Returns a number below `bound`; 0 when `bound` is 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         scale(self.next_u64(), bound)

@@ -10,14 +10,14 @@ use model::limits::{UPSTREAM_FAR, UPSTREAM_ROUND_TRIPS_MIN};
 /// What one connection carries, and may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Streams under way.
+    /// Streams in flight.
     pub open: u32,
     /// Streams at once.
     pub max: u32,
 }
 
 impl Room {
-    /// Whether one more fits.
+    /// Returns whether one more fits.
     pub fn is_there(self) -> bool {
         self.open < self.max
     }
@@ -55,7 +55,7 @@ pub struct Bearing {
 }
 
 impl Bearing {
-    /// As many as we want, until the endpoint says something else.
+    /// Starts with our own limit, until the endpoint reports another one.
     pub fn new(most: u32) -> Self {
         Self { max: most, most, answers: 0 }
     }
@@ -65,14 +65,14 @@ impl Bearing {
         self.max
     }
 
-    /// The endpoint has refused a stream that began beside `others`. How many are under way when it is noticed says nothing: of a
+    /// The endpoint has refused a stream that began beside `others`. How many are in flight when it is noticed says nothing: of a
     /// burst that was too large, some may be answered by then.
     pub fn refuse(&mut self, others: u32) {
         self.max = self.max.min(others);
         self.answers = 0;
     }
 
-    /// It has answered one. Endpoints refuse for a while, so one more is dared for every round of answers.
+    /// Notes a response. Endpoints refuse for a while, so the limit grows by one for every round of responses.
     pub fn answer(&mut self) {
         if self.max == self.most {
             return;
@@ -109,23 +109,23 @@ pub enum Step {
 }
 
 impl Window {
-    /// A window that begins with `bytes`, and grows to `max` at most.
+    /// Returns a window that begins with `bytes`, and grows to `max` at most.
     pub fn new(bytes: u32, max: u32) -> Self {
         Self { bytes, max, round_trip: Duration::MAX, measured: 0, filled_at: None }
     }
 
-    /// How much it holds.
+    /// Returns how much it holds.
     pub fn bytes(&self) -> u32 {
         self.bytes
     }
 
-    /// A round trip was measured.
+    /// Notes a measured round-trip time.
     pub fn note_round_trip(&mut self, took: Duration) {
         self.round_trip = self.round_trip.min(took);
         self.measured = self.measured.saturating_add(1);
     }
 
-    /// The reader of one response has taken as much as it holds since it was asked last.
+    /// Notes that the reader of one response has consumed a whole window since the last call.
     pub fn note_filled(&mut self, now: Instant) -> Step {
         let since = self.filled_at.replace(now);
         if self.bytes >= self.max {
@@ -252,7 +252,8 @@ mod tests {
 
     const KIB: u32 = 1024;
 
-    /// How large a window is after `times` that a reader took as much as it holds, each in `takes`, with an endpoint at `round_trip`.
+    /// Returns how large a window is after `times` that a reader took as much as it holds, each in `takes`, with an endpoint at
+    /// `round_trip`.
     fn grown(times: u32, takes: Duration, round_trip: Duration) -> u32 {
         let mut window = Window::new(128 * KIB, 1024 * KIB);
         let mut now = begin();

@@ -27,7 +27,7 @@ pub(crate) enum Question {
 pub struct Connections(pub(crate) std::sync::Arc<dyn Fn(usize, Question) -> bool + Send + Sync>);
 
 impl Connections {
-    /// One page, by number, over all workers. Waits for the workers; `None`: one of them did not tell in time.
+    /// Returns one page, by number, over all workers. Waits for the workers, and returns `None` if one of them did not answer in time.
     pub fn list(&self, page: &Page) -> Option<Vec<OpenConnection>> {
         let max = page.max.min(PAGE_MAX);
         let mut told: Vec<Receiver<Vec<OpenConnection>>> = Vec::new();
@@ -55,7 +55,7 @@ impl Connections {
     }
 }
 
-/// The number of a connection in the process.
+/// Returns the number of a connection in the process.
 fn id(number: u64, worker: usize) -> u64 {
     number * WORKERS_MAX + worker as u64 % WORKERS_MAX
 }

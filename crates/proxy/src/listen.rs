@@ -40,7 +40,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// What a listener listens for.
+    /// Returns what a listener listens for.
     pub(crate) fn of(listener: &Listener) -> &'static [Self] {
         match () {
             () if listener.protocol.is_udp() => &[Self::Datagram],
@@ -111,7 +111,7 @@ pub(crate) fn bind(
     Ok(Listening { address: address.into(), sockets, file: None })
 }
 
-/// A port that is free for connections and for datagrams.
+/// Returns a port that is free for connections and for datagrams.
 fn free_for_both(address: SocketAddr, settings: &ListenerSocket) -> io::Result<SocketAddr> {
     let mut last = io::ErrorKind::AddrInUse.into();
     for _ in 0..PAIRS_MAX {
@@ -126,7 +126,7 @@ fn free_for_both(address: SocketAddr, settings: &ListenerSocket) -> io::Result<S
     Err(last)
 }
 
-/// One more socket that shares the address of others.
+/// Returns one more socket that shares the address of others.
 ///
 /// # Errors
 /// It cannot be had.
@@ -139,7 +139,7 @@ pub(crate) fn bind_beside(address: SocketAddr, transport: Transport, settings: &
     Ok(socket.into())
 }
 
-/// Whether others can be bound beside a socket.
+/// Returns whether others can be bound beside a socket.
 pub(crate) fn is_shared(socket: &OwnedFd) -> bool {
     SockRef::from(socket).reuse_port().unwrap_or(false)
 }
@@ -197,7 +197,7 @@ fn bind_unix(
     Ok(Listening { address: Address::Unix(path.clone()), sockets, file: file.map(Arc::new) })
 }
 
-/// The address of a Unix socket as the kernel takes it: names of the abstract namespace begin with a zero byte.
+/// Returns the address of a Unix socket as the kernel takes it: names of the abstract namespace begin with a zero byte.
 pub(crate) fn unix_address(path: &str) -> io::Result<SockAddr> {
     match path.strip_prefix('@') {
         Some(name) => SockAddr::unix(format!("\0{name}")),
@@ -265,12 +265,12 @@ pub(crate) fn open_fast(socket: &SockRef<'_>, settings: &ListenerSocket) -> io::
     sys::set(socket.as_fd(), (libc::IPPROTO_TCP, libc::TCP_FASTOPEN), count)
 }
 
-/// What of the settings is meant for datagrams.
+/// Returns what of the settings is meant for datagrams.
 pub(crate) fn of_datagrams(settings: &ListenerSocket) -> StreamSocket {
     StreamSocket { dscp: settings.stream.dscp, ..StreamSocket::default() }
 }
 
-/// Whether a socket bound to one address stands in the way of another to the other.
+/// Returns whether a socket bound to one address stands in the way of another to the other.
 pub(crate) fn overlap(one: &Address, other: &Address) -> bool {
     let (Address::Ip(one), Address::Ip(other)) = (one, other) else { return one == other };
     let (a, b) = (one.ip(), other.ip());

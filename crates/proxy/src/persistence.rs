@@ -13,12 +13,12 @@ use plan::{ClusterPlan, Lease, Moment, Persistence, Session, Subset, WeightedClu
 use crate::exchange::Exchange;
 use crate::worker_plan::ClusterLocal;
 
-/// A moment by both clocks.
+/// Returns a moment by both clocks.
 fn moment(now: Instant) -> Moment {
     Moment { now, unix: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() }
 }
 
-/// What tables hash keys with. Not of the numbers that name requests, which clients see: from them others could be known.
+/// Returns what tables hash keys with. Not of the numbers that name requests, which clients see: from them others could be known.
 pub(crate) fn seed() -> u64 {
     RandomState::new().hash_one(0_u8)
 }
@@ -36,7 +36,7 @@ pub(crate) fn keep_session_of_client(cluster: &ClusterPlan, session: Option<&Ses
 }
 
 impl<'p> Exchange<'p> {
-    /// The session of the request, whose cookie endpoints do not get to see.
+    /// Returns the session of the request, whose cookie endpoints do not get to see.
     pub(crate) fn find_session(&mut self, persistence: &Persistence) -> Session {
         let session = self.session_in(persistence);
         persistence.clean(&mut self.incoming.head, &mut self.worker.scratch.borrow_mut());
@@ -49,7 +49,7 @@ impl<'p> Exchange<'p> {
         persistence.find(Some(&self.incoming.head), self.client, moment(self.told.now), &mut seed)
     }
 
-    /// The cluster of several where the request has a session; chance decides when there is none.
+    /// Returns the cluster of several where the request has a session; chance decides when there is none.
     pub(crate) fn choose_cluster(&self, clusters: &'p WeightedClusters) -> &'p Arc<ClusterPlan> {
         if clusters.have_sessions() {
             let knows = |cluster: &&Arc<ClusterPlan>| {

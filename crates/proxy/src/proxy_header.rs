@@ -64,7 +64,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Whether what came may be the client's own, which only happens to begin as a header would.
+    /// Returns whether what came may be the client's own, which only happens to begin as a header would.
     fn may_be_none(&self) -> bool {
         !self.is_required && !has_signature(&self.came)
     }

@@ -46,7 +46,7 @@ impl RequestId {
         id
     }
 
-    /// An id that a trusted proxy gave: short, visible ASCII.
+    /// Returns an id that a trusted proxy gave: short, visible ASCII.
     pub(crate) fn adopt(given: &[u8]) -> Option<Self> {
         let fits = !given.is_empty() && given.len() <= Self::LEN_MAX && given.iter().all(u8::is_ascii_graphic);
         fits.then(|| {
@@ -60,7 +60,7 @@ impl RequestId {
         &self.text[..usize::from(self.len)]
     }
 
-    /// The id as text. It costs a look at every byte, so it is asked for only where somebody reads it.
+    /// Returns the id as text. It costs a look at every byte, so it is asked for only where somebody reads it.
     pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }

@@ -40,7 +40,7 @@ impl ListenerHandle {
         }
     }
 
-    /// How long who has a connection may take, once it is closing, to begin what may be on its way.
+    /// Returns how long who has a connection may take, once it is closing, to begin what may be on its way.
     pub(crate) fn last_call(&self) -> Duration {
         if self.is_given.get() { PARTING } else { LAST_CALL }
     }
@@ -70,17 +70,17 @@ pub(crate) struct Client {
 }
 
 impl Registration {
-    /// Whether to begin no further exchange.
+    /// Returns whether no further exchange may begin.
     pub(crate) fn is_closing(&self) -> bool {
         self.handle.closing.get() && (!self.handle.parts.get() || self.is_told.get())
     }
 
-    /// Whether to drop everything now.
+    /// Returns whether to drop everything now.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.get()
     }
 
-    /// A registration of no connection, for tests.
+    /// Returns a registration without a connection, for tests.
     #[cfg(test)]
     pub(crate) fn loose() -> Rc<Self> {
         Rc::new(Self::new(Rc::new(ListenerHandle::new(0)), None, None))
@@ -119,7 +119,7 @@ pub(crate) struct Registered {
 }
 
 impl Registry {
-    /// A flow.
+    /// Registers a flow.
     pub(crate) fn register(self: &Rc<Self>, handle: Rc<ListenerHandle>) -> Registered {
         self.enter(Registration::new(handle, None, None))
     }
@@ -132,7 +132,7 @@ impl Registry {
         self.enter(carried)
     }
 
-    /// A client's connection.
+    /// Registers a connection of a client.
     pub(crate) fn register_client(
         self: &Rc<Self>,
         handle: Rc<ListenerHandle>,

@@ -96,7 +96,7 @@ fn note_whole(arrival: &mut Arrival) {
     }
 }
 
-/// The end of the wait for a head: nobody's fault as long as none had begun.
+/// Returns the end of the wait for a head: nobody's fault as long as none had begun.
 fn closed(arrival: &Arrival, fault: Fault) -> NoRequest {
     if arrival.begun.is_some() { NoRequest::Fault(fault) } else { NoRequest::Other(Next::Close) }
 }

@@ -58,19 +58,19 @@ impl Replay {
         self.body = Some(Box::new(KeptBody { bytes: bytes.into(), trailers: None, is_coded, is_held: false }));
     }
 
-    /// The body for an attempt after one that has taken it from the client's buffer.
+    /// Returns the body for an attempt after one that has taken it from the client's buffer.
     pub(crate) fn again(&self) -> Option<&KeptBody> {
         if self.is_taken { self.body.as_deref() } else { None }
     }
 }
 
-/// The rules for one exchange: the route's, else the cluster's.
+/// Returns the rules for one exchange: the route's, else the cluster's.
 pub(crate) fn policy<'p>(exchange: &Exchange<'p>, local: &'p ClusterLocal) -> &'p Retry {
     let own = exchange.told.route.and_then(|route| route.route.retry.as_ref());
     own.unwrap_or(&local.plan.cluster.retry)
 }
 
-/// Whether an attempt could not be made only because we did not let it: then what came of the one before is told.
+/// Returns whether an attempt could not be made only because we did not let it: then what came of the one before is told.
 pub(crate) fn is_refusal(fault: Fault) -> bool {
     let told = fault.consequence();
     told.source == Source::Local && told.phase == Phase::Pick
@@ -116,12 +116,12 @@ impl<'p> Exchange<'p> {
             && !self.request.expects_continue
     }
 
-    /// Whether the request, or what is left of it, can be sent whole once more.
+    /// Returns whether the request, or what is left of it, can be sent whole once more.
     pub(crate) fn is_replayable(&self) -> bool {
         !self.replay.is_taken || self.request.framing == Framing::None || self.replay.body.is_some()
     }
 
-    /// Whether the response that is here is thrown away for another attempt; if so, says after which pause.
+    /// Returns whether the response that is here is thrown away for another attempt; if so, says after which pause.
     pub(crate) fn retries_status(&mut self, local: &'p ClusterLocal) -> bool {
         let policy = policy(self, local);
         let status = self.response.as_ref().map_or(0, |response| response.status);
@@ -144,7 +144,7 @@ impl<'p> Exchange<'p> {
         status.filter(|status| policy.on.holds_grpc(*status))
     }
 
-    /// The pause before another attempt, if there is to be one.
+    /// Returns the pause before another attempt, if there is to be one.
     ///
     /// # Errors
     /// The fault, when it is final.
@@ -167,7 +167,7 @@ impl<'p> Exchange<'p> {
         (self.told.now - self.told.begun).saturating_sub(before)
     }
 
-    /// How a further attempt waits for an endpoint: as the first one did, but no longer than a new attempt may begin.
+    /// Returns how a further attempt waits for an endpoint: as the first one did, but no longer than a new attempt may begin.
     pub(crate) fn place_again(&self, local: &ClusterLocal, place: Place) -> Place {
         let policy = policy(self, local);
         let left = policy.time_max.map(|max| millis(max.saturating_sub(self.since_first(Duration::ZERO))));

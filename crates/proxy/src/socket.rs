@@ -48,7 +48,7 @@ impl Acceptor {
         }
     }
 
-    /// The same socket for another process.
+    /// Returns the same socket for another process.
     pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
         match self {
             Self::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
@@ -102,7 +102,7 @@ impl Acceptor {
     }
 }
 
-/// A Unix stream under the type of the others, and what stands for its peer.
+/// Returns a Unix stream under the type of the others, and what stands for its peer.
 fn adopted(stream: UnixStream) -> io::Result<(TcpStream, SocketAddr)> {
     stream.set_nonblocking(true)?;
     let tcp = TcpStream::from_std(OwnedFd::from(stream).into())?;
@@ -139,7 +139,7 @@ pub(crate) async fn connect(
     Ok(tcp)
 }
 
-/// A socket for the datagrams of one client to one endpoint.
+/// Returns a socket for the datagrams of one client to one endpoint.
 ///
 /// # Errors
 /// As the kernel says.
@@ -153,7 +153,7 @@ pub(crate) fn datagrams_to(address: SocketAddr, settings: &ClusterSocket, client
     UdpSocket::from_std(socket.into())
 }
 
-/// A socket for QUIC connections to endpoints, from this address if one is given.
+/// Returns a socket for QUIC connections to endpoints, from this address if one is given.
 ///
 /// # Errors
 /// As the kernel says.
@@ -202,7 +202,7 @@ fn be_transparent(socket: &SockRef<'_>, is_v4: bool) -> io::Result<()> {
     if is_v4 { socket.set_ip_transparent_v4(true) } else { socket.set_ip_transparent_v6(true) }
 }
 
-/// Whether connections can be made as the clusters want it.
+/// Returns whether connections can be made as the clusters require.
 ///
 /// # Errors
 /// A sentence: this process may not use addresses that are not its own.

@@ -43,11 +43,11 @@ impl SocketFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
             Ok(found) if !found.file_type().is_socket() => {
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the file is not a socket"));
             }
             // It may be one that does not listen yet, which looks as if its process were dead.
             Ok(found) if ours.iter().any(|file| file.id == (found.dev(), found.ino())) => {
-                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another listener has this file"));
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, "another listener uses this file"));
             }
             Ok(_) => {}
         }
@@ -64,7 +64,7 @@ impl SocketFile {
         }
     }
 
-    /// The file that was just made. `None`: the abstract namespace has no files.
+    /// Returns the file that was just made. `None`: the abstract namespace has no files.
     pub(crate) fn of(path: &str) -> io::Result<Option<Self>> {
         if path.starts_with('@') {
             return Ok(None);
@@ -74,7 +74,7 @@ impl SocketFile {
         Ok(Some(Self { path: path.into(), id, made, is_others: AtomicBool::new(false) }))
     }
 
-    /// The file of another process, which it has made so. It stays that one's, which may have to go on with it, until it is
+    /// Returns the file of another process, which it has made so. It stays that one's, which may have to go on with it, until it is
     /// [taken](Self::take). `None`: there is none.
     pub(crate) fn adopt(path: &str, made: Option<[u32; 3]>) -> Option<Self> {
         let mut file = Self::of(path).ok()??;
@@ -90,7 +90,7 @@ impl SocketFile {
         self.is_others.store(false, Ordering::Relaxed);
     }
 
-    /// Whether it is ours.
+    /// Returns whether it is ours.
     pub(crate) fn is_ours(&self) -> bool {
         !self.is_others.load(Ordering::Relaxed)
     }
@@ -105,7 +105,7 @@ impl SocketFile {
         self.is_others.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there are such users and groups.
+    /// Returns whether there are such users and groups.
     ///
     /// # Errors
     /// There is none of such a name.
@@ -184,7 +184,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// The number of a user or group: itself, or what the table has, `name:password:number:…`.
+/// Returns the number of a user or group: itself, or what the table has, `name:password:number:…`.
 fn number_of(name: &str, table: &str) -> io::Result<u32> {
     if let Ok(number) = name.parse() {
         return Ok(number);

@@ -213,7 +213,7 @@ impl<'p> Stream<'p> {
         connect(target, self.opening(aim.cluster()), self.connection, settings.timeouts.connect).await
     }
 
-    /// Whether another endpoint is asked after a connection that failed. There is no pause in which one of those that were `tried`
+    /// Returns whether another endpoint is asked after a connection that failed. There is no pause in which one of those that were `tried`
     /// could have changed: none is asked again.
     fn may_try_another(&mut self, local: &ClusterLocal, (fault, pinned): (Fault, Option<u32>), tried: &[u32]) -> bool {
         let cluster = &local.plan;
@@ -277,7 +277,7 @@ impl<'p> Stream<'p> {
     }
 }
 
-/// How another attempt after so many, so long after the first one began, waits for an endpoint. `None`: it is too late for one.
+/// Returns how another attempt after so many, so long after the first one began, waits for an endpoint. `None`: it is too late for one.
 fn place_again(cluster: &ClusterPlan, place: Place, (attempts, since_first): (usize, Duration)) -> Option<Place> {
     let patience_ms = time_left(cluster, since_first)?;
     let is_last = is_for_backup(&cluster.cluster.retry, attempts as u32);
@@ -285,7 +285,7 @@ fn place_again(cluster: &ClusterPlan, place: Place, (attempts, since_first): (us
     Some(Place { patience_ms, last_resort, ..place })
 }
 
-/// How many milliseconds are left for another attempt to begin, so long after the first one did. `None`: it is too late.
+/// Returns the milliseconds left for another attempt to begin, so long after the first one did, or `None` if it is too late.
 fn time_left(cluster: &ClusterPlan, since_first: Duration) -> Option<u32> {
     let Some(max) = cluster.cluster.retry.time_max else { return Some(u32::MAX) };
     let left = max.checked_sub(since_first)?;

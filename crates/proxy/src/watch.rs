@@ -51,13 +51,13 @@ impl Watch {
         self.bound = bound;
     }
 
-    /// The bound on the whole exchange.
+    /// Returns the time limit of the whole exchange.
     pub(crate) fn bound(&self) -> Option<Instant> {
         self.bound
     }
 
-    /// Which fault it is that the watch rang: that of the `phase`, unless the bound on the exchange or the end of the
-    /// program came first.
+    /// Returns which fault it is that the watch rang: that of the `phase`, unless the bound on the exchange or the end of the program came
+    /// first.
     pub(crate) fn fault(&self, phase: Fault) -> Fault {
         if self.registration.is_cut() {
             Fault::DrainEnded

@@ -32,8 +32,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// What the response that is here tells. `None`: nothing, for it says that the time is over, which it is, and how long that was the
-    /// client has chosen.
+    /// Returns what the response that is here tells. `None`: nothing, for it says that the time is over, which it is, and how long that was
+    /// the client has chosen.
     #[inline]
     fn seen(&self) -> Option<Seen> {
         let status = self.answered_status();
@@ -93,7 +93,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether others wait for a place in its cluster.
+    /// Returns whether others wait for a place in its cluster.
     #[inline]
     pub(crate) fn is_place_awaited(&self) -> bool {
         self.told.cluster.is_some_and(|local| local.plan.state.waiting() > 0)

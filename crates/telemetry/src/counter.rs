@@ -8,7 +8,7 @@ use model::Fault;
 use crate::record::{CLASSES, class};
 
 /// A counter with one writer. Adding is a plain load and store: no read-modify-write instruction, so no bus lock.
-/// Two threads that add to the same counter lose counts; whoever holds a shard must be its only owner.
+/// Two threads that add to the same counter lose counts; anyone who holds a shard must be its only owner.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -24,7 +24,7 @@ impl Counter {
         self.0.store(value, Relaxed);
     }
 
-    /// What was added so far.
+    /// Returns what was added so far.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
@@ -42,12 +42,12 @@ impl ClassCounters {
         self.0[class(status)].add(1);
     }
 
-    /// The counters, in the order of [`crate::record::CLASS_LABELS`].
+    /// Returns the counters, in the order of [`crate::record::CLASS_LABELS`].
     pub(crate) fn counters(&self) -> &[Counter] {
         &self.0
     }
 
-    /// All counts, in the order of [`crate::record::CLASS_LABELS`].
+    /// Returns all counts, in the order of [`crate::record::CLASS_LABELS`].
     pub fn get(&self) -> [u64; CLASSES] {
         std::array::from_fn(|index| self.0[index].get())
     }
@@ -72,12 +72,12 @@ impl FaultCounters {
         self.made()[fault as usize].add(1);
     }
 
-    /// The counters, in the order of [`Fault::ALL`]; made if there are none.
+    /// Returns the counters, in the order of [`Fault::ALL`]; made if there are none.
     pub(crate) fn made(&self) -> &[Counter; FAULTS] {
         &self.0.get_or_init(|| Box::new(FaultArray(std::array::from_fn(|_| Counter::default())))).0
     }
 
-    /// The same, if any fault was counted.
+    /// Returns the same, if any fault was counted.
     pub(crate) fn counters(&self) -> Option<&[Counter; FAULTS]> {
         self.0.get().map(|array| &array.0)
     }

@@ -23,7 +23,7 @@ pub struct Gauge<'a> {
 }
 
 impl<'a> Gauge<'a> {
-    /// A sample of `metric`, whose labels are given in the order of the table: at most three.
+    /// Returns a sample of `metric`; its labels are in the order of the table, at most three.
     pub fn new(metric: Metric, labels: &[&'a str], value: f64) -> Self {
         debug_assert_eq!(labels.len(), metric.definition().labels.len());
         let label = |index: usize| labels.get(index).copied().unwrap_or_default();
@@ -86,7 +86,7 @@ impl Page<'_> {
         let _ = writeln!(self.out, "{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
     }
 
-    /// The classes 2xx to 5xx are there from the start, so that rates see the first error; the others once they occur.
+    /// Writes the classes 2xx to 5xx from the start, so that rates see the first error, and the others once they occur.
     fn classes(&mut self, labels: &[&str], classes: &[u64; CLASSES]) {
         for (class, &count) in classes.iter().enumerate() {
             if class >= 2 || count > 0 {
@@ -105,7 +105,7 @@ impl Page<'_> {
         }
     }
 
-    /// Nothing while nothing was counted: an idle object must not cost twenty lines.
+    /// Writes a histogram, or nothing while nothing was counted: an idle object must not cost twenty lines.
     fn histogram(&mut self, labels: &[&str], taken: &HistogramSnapshot) {
         let count = taken.count();
         if count == 0 {

@@ -149,12 +149,12 @@ impl Shard for EndpointShard {
     }
 }
 
-/// What all workers, and processes before, have counted of an object.
+/// Returns the counts of an object from all workers and from earlier processes.
 pub(crate) fn tell<S: Shard>(series: &Series<S>) -> Counts {
     tell_all(series.used())
 }
 
-/// What all workers have counted of an object, and what processes before have.
+/// Returns the counts of an object from all workers, and those of earlier processes.
 pub(crate) fn tell_apart<S: Shard>(series: &Series<S>) -> [Counts; 2] {
     series.used_apart().map(tell_all)
 }
@@ -193,7 +193,7 @@ fn tell_all<'a, S: Shard + 'a>(shards: impl Iterator<Item = &'a S>) -> Counts {
     counts
 }
 
-/// Has an object count on from there.
+/// Continues the counters of an object from these figures.
 pub(crate) fn take<S: Shard>(series: &Series<S>, counts: &Counts) {
     let find = |name: &str| counts.get(name).copied().unwrap_or(0);
     for (name, part) in series.inherited().parts() {
@@ -346,7 +346,7 @@ mod tests {
             assert_eq!(total(&new), (3, 3, 3));
         }
         visit(&new, "web");
-        // It goes here, and the old one tells of it once more.
+        // It goes here, and the old one reports it once more.
         new.retain(&Default::default());
         assert_eq!(total(&new), (4, 4, 4));
         visit(&old, "web");

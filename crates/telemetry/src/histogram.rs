@@ -38,8 +38,8 @@ fn index(micros: u64) -> usize {
     (power as usize + 1) * STEPS + (micros >> power) as usize - STEPS
 }
 
-/// First value of a bucket and how many values it spans, in microseconds. The last bucket spans none: nothing is known
-/// of how far it reaches.
+/// Returns the first value of a bucket and how many values it spans, in microseconds. The last bucket spans none, because it has no upper
+/// bound.
 fn span(index: usize) -> (u64, u64) {
     if index < STEPS {
         return (index as u64, 1);
@@ -128,7 +128,7 @@ pub(crate) enum Bin {
     From(u64),
 }
 
-/// A duration in nanoseconds; what does not fit in 584 years is cut off.
+/// Returns a duration in nanoseconds, at most 584 years.
 pub(crate) fn nanos(value: Duration) -> u64 {
     value.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(value.subsec_nanos()))
 }
@@ -142,17 +142,17 @@ pub struct HistogramSnapshot {
 }
 
 impl HistogramSnapshot {
-    /// How many values.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Their sum in nanoseconds.
+    /// Returns their sum in nanoseconds.
     pub fn sum_nanos(&self) -> u64 {
         self.nanos
     }
 
-    /// Their mean; zero when there are none.
+    /// Returns their mean, or zero if there are none.
     pub fn mean(&self) -> Duration {
         Duration::from_nanos(self.nanos.checked_div(self.count()).unwrap_or(0))
     }
@@ -169,7 +169,7 @@ impl HistogramSnapshot {
         self.nanos = self.nanos.wrapping_add(other.nanos);
     }
 
-    /// What came after `earlier` was taken.
+    /// Returns the values counted after `earlier` was taken.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = earlier.counts.iter().copied().chain(std::iter::repeat(0));
@@ -177,8 +177,8 @@ impl HistogramSnapshot {
         Self { counts, nanos: self.nanos.saturating_sub(earlier.nanos) }
     }
 
-    /// The value below or at which the share `q` (0 to 1) of all values lies, by nearest rank and interpolation inside
-    /// the bucket; zero when there are none. Off by at most a sixteenth, or 1 us.
+    /// Returns the value below or at which the share `q` (0 to 1) of all values lies, by nearest rank and interpolation inside the bucket;
+    /// zero when there are none. Off by at most a sixteenth, or 1 us.
     pub fn quantile(&self, q: f64) -> Duration {
         let count = self.count();
         let rank = ((q.clamp(0.0, 1.0) * count as f64).ceil() as u64).clamp(1, count.max(1));
@@ -194,8 +194,8 @@ impl HistogramSnapshot {
         Duration::ZERO
     }
 
-    /// How many values are at most `bound` microseconds. The bucket that the bound cuts counts by the share that lies
-    /// below it, rounded down: so the result never falls as more is counted, nor as the bound grows.
+    /// Returns how many values are at most `bound` microseconds. The bucket that the bound cuts counts by the share that lies below it,
+    /// rounded down: so the result never falls as more is counted, nor as the bound grows.
     pub fn at_most(&self, bound: u64) -> u64 {
         let mut total = 0;
         for (index, &count) in self.counts.iter().enumerate() {

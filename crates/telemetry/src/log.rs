@@ -30,7 +30,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// As lines show it.
+    /// Returns the name in lines.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -63,7 +63,7 @@ pub fn set_level(level: Level) {
     LEVEL.store(level as u8, Relaxed);
 }
 
-/// The level below which lines are left out.
+/// Returns the level below which lines are left out.
 pub fn level() -> Level {
     LEVELS.into_iter().find(|level| *level as u8 == LEVEL.load(Relaxed)).unwrap_or(Level::Info)
 }
@@ -201,7 +201,7 @@ struct Bucket {
 }
 
 impl Limiter {
-    /// `None`: leave the line out. Otherwise, how many were left out before it.
+    /// Returns how many lines were suppressed before this one, or `None` if this one is suppressed too.
     fn admit(&mut self, message: &'static str, now: Instant) -> Option<u64> {
         let full = f64::from(BURST);
         let bucket = self.buckets.entry(message).or_insert(Bucket { tokens: full, filled: now, left_out: 0 });

@@ -38,8 +38,8 @@ impl Process {
     }
 }
 
-/// A field of `/proc/PID/stat`, counted from 1 as in proc(5). The second is the program's name in parentheses, which may
-/// hold anything, so counting starts behind the last parenthesis.
+/// Returns a field of `/proc/PID/stat`, counted from 1 as in proc(5). The second is the program's name in parentheses, which may hold
+/// anything, so counting starts behind the last parenthesis.
 fn stat_field(stat: &str, number: usize) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(number - 3)?.parse().ok()

@@ -18,7 +18,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As logs write it: `exchange`, `stream` or `flow`.
+    /// Returns the name in logs: `exchange`, `stream` or `flow`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Exchange => "exchange",
@@ -86,7 +86,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// A record of something that came to nothing, so far: no head, no endpoint, no byte, no time. Fill in what is known.
+    /// Returns a record without a head, endpoint, bytes or times. The caller fills in what is known.
     pub fn empty(facts: &'a Facts<'a>, kind: Kind) -> Self {
         Self {
             facts,
@@ -110,8 +110,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Whether the exchange became a tunnel (an upgrade, or CONNECT answered with success). The time of a tunnel says
-    /// how long the client stayed, not how fast the answer was.
+    /// Returns whether the exchange became a tunnel (an upgrade, or CONNECT answered with success). The time of a tunnel says how long the
+    /// client stayed, not how fast the answer was.
     pub fn is_tunnel(&self) -> bool {
         self.response_status == 101
             || (200..300).contains(&self.response_status)
@@ -125,7 +125,7 @@ pub const CLASSES: usize = 6;
 /// Labels of the classes, in the order of [`class`].
 pub const CLASS_LABELS: [&str; CLASSES] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The class of a status: its hundreds, or 0 when there was no response or the status is out of range.
+/// Returns the class of a status: its hundreds, or 0 when there was no response or the status is out of range.
 pub fn class(status: u16) -> usize {
     match status / 100 {
         hundreds @ 1..=5 => usize::from(hundreds),

@@ -15,7 +15,7 @@ pub fn reference() -> Vec<(String, String)> {
     vec![("metrics.md".to_owned(), metrics()), ("access-log.md".to_owned(), access_log())]
 }
 
-const MADE: &str = "<!-- Made from the tables in crates/telemetry; changes belong there. -->\n\n";
+const MADE: &str = "<!-- Generated from the tables in crates/telemetry; change those, not this page. -->\n\n";
 
 fn metrics() -> String {
     let mut page = format!("# Metrics\n\n{MADE}");

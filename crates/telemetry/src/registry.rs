@@ -45,7 +45,7 @@ impl<K: Ord + Clone, S: Default> Shelf<K, S> {
         }
     }
 
-    /// Drops what is neither wanted nor held. Nobody can take hold of it meanwhile: that needs the registry's lock.
+    /// Drops what is neither wanted nor held. No one can take hold of it meanwhile: that needs the registry's lock.
     fn prune(&mut self, mut gone: impl FnMut(&Series<S>)) {
         self.0.retain(|_, entry| {
             let keep = entry.wanted || Arc::strong_count(&entry.series) > 1;
@@ -60,8 +60,8 @@ impl<K: Ord + Clone, S: Default> Shelf<K, S> {
         self.0.get(key).map(|entry| Arc::clone(&entry.series))
     }
 
-    /// The series that are to count on from these figures: made, where they are `configured`; of others only what is there. What
-    /// has none is `gone`.
+    /// Returns the series that continue from these figures: created for `configured` objects, and existing ones otherwise. Objects without
+    /// a series go to `gone`.
     fn heirs<'a>(
         &mut self,
         figures: &'a [(K, Counts)],
@@ -79,7 +79,7 @@ impl<K: Ord + Clone, S: Default> Shelf<K, S> {
         figures.iter().filter_map(heir).collect()
     }
 
-    /// What those have inherited of which these figures do not tell.
+    /// Returns the inherited counts of objects that these figures do not contain.
     fn untold(&self, figures: &[(K, Counts)], mut tell_of: impl FnMut(&Counts))
     where
         S: Shard,
@@ -120,7 +120,7 @@ impl Shelves {
     }
 }
 
-/// Adds what was counted of an object that goes. What processes before have is kept apart: the one before may tell it anew.
+/// Adds what was counted of an object that goes. What processes before have is kept apart: the one before may tell it again.
 fn add_apart<S: Shard>([gone, before]: [&mut Counts; 2], series: &Series<S>) {
     let [own, inherited] = tell_apart(series);
     figures::add(gone, &own);
@@ -137,7 +137,7 @@ struct Configured<'a> {
 }
 
 impl<'a> Configured<'a> {
-    /// The same of clusters that are wanted alone: there may be very many, of which few are asked about.
+    /// Returns the same for the given clusters only: there may be very many, and few are requested.
     fn of_these(snapshot: &'a Snapshot, wanted: impl Fn(&Name) -> bool) -> Self {
         let clusters = snapshot.clusters.iter().filter(|cluster| wanted(&cluster.name));
         Self {
@@ -173,7 +173,7 @@ impl Telemetry {
         Arc::new(Self { workers: workers.max(1), shelves: Mutex::default(), trial: Mutex::default() })
     }
 
-    /// The counts of the plan that is tried, if one is.
+    /// Returns the counts of the canary, if one is running.
     pub fn trial(&self) -> Option<Arc<Trial>> {
         self.trial.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -183,40 +183,40 @@ impl Telemetry {
         *self.trial.lock().unwrap_or_else(PoisonError::into_inner) = trial;
     }
 
-    /// How many workers count, at least one.
+    /// Returns the number of workers that count, at least one.
     pub fn workers(&self) -> usize {
         self.workers
     }
 
-    /// The counters of a listener, made if they are not there.
+    /// Returns the counters of a listener, and creates missing ones.
     pub fn listener(&self, name: &Name) -> Arc<ListenerSeries> {
         self.shelves().listeners.get(name.clone(), self.workers)
     }
 
-    /// The counters of a route, made if they are not there.
+    /// Returns the counters of a route, and creates missing ones.
     pub fn route(&self, name: &Name) -> Arc<RouteSeries> {
         self.shelves().routes.get(name.clone(), self.workers)
     }
 
-    /// The counters of a cluster, made if they are not there.
+    /// Returns the counters of a cluster, and creates missing ones.
     pub fn cluster(&self, name: &Name) -> Arc<ClusterSeries> {
         self.shelves().clusters.get(name.clone(), self.workers)
     }
 
-    /// The counters of an endpoint of a cluster, made if they are not there.
+    /// Returns the counters of an endpoint of a cluster, and creates missing ones.
     pub fn endpoint(&self, cluster: &Name, endpoint: &Name) -> Arc<EndpointSeries> {
         self.shelves().endpoints.get((cluster.clone(), endpoint.clone()), self.workers)
     }
 
     /// Drops the counters of objects that this snapshot does not hold. Those that are still in use elsewhere (an exchange
-    /// is not over) stay until they are let go. Called when a snapshot has come into force. Those that it holds are told from now
+    /// is not over) stay until they are let go. Called when a snapshot has become active. Those that it holds are reported from now
     /// on by [`Self::expose`], also while nothing was counted for them.
     pub fn retain(&self, snapshot: &Arc<Snapshot>) {
         let used: HashSet<Name> = {
             let shelves = self.shelves();
             shelves.clusters.0.keys().chain(shelves.endpoints.0.keys().map(|(cluster, _)| cluster)).cloned().collect()
         };
-        // Not under the lock: whoever meets something for the first time waits for it, and that may be requests.
+        // Not under the lock: anyone who meets something for the first time waits for it, and that may be requests.
         let known = Configured::of_these(snapshot, |name| used.contains(name));
         let mut shelves = self.shelves();
         // Of what was met meanwhile, which is little if anything.
@@ -244,12 +244,12 @@ impl Telemetry {
         expose::expose(&listing, gauges, out);
     }
 
-    /// All totals at this moment, to show or to subtract from later ones. What was never used is not among them.
+    /// Returns all totals at this moment, to show or to subtract from later ones, without objects that were never used.
     pub fn summary(&self) -> Summary {
         Summary::of(&self.listing())
     }
 
-    /// What was counted so far, the figures of the process before among it, for one that follows.
+    /// Returns all counts so far, including those of the previous process, for the next process.
     pub fn figures(&self) -> Figures {
         let listing = self.listing();
         Figures {
@@ -269,7 +269,7 @@ impl Telemetry {
             let snapshot = Arc::clone(&self.shelves().snapshot);
             let known = Configured::of(&snapshot);
             let shelves = self.shelves();
-            // What is no longer configured is not to be made anew by what was configured a moment ago.
+            // What is no longer configured is not to be made again by what was configured a moment ago.
             if Arc::ptr_eq(&shelves.snapshot, &snapshot) {
                 return self.inherit_into(shelves, figures, &known);
             }
@@ -293,7 +293,7 @@ impl Telemetry {
         shelves.listeners.untold(&figures.listeners, |counts| figures::subtract(&mut gone.listeners, counts));
         shelves.clusters.untold(&figures.clusters, |counts| figures::subtract(&mut gone.clusters, counts));
         shelves.gone_before = gone;
-        // Whoever meets something for the first time waits for the lock, and that may be requests.
+        // Anyone who meets something for the first time waits for the lock, and that may be requests.
         drop(shelves);
         listeners.iter().for_each(|(series, counts)| take(&**series, counts));
         routes.iter().for_each(|(series, counts)| take(&**series, counts));

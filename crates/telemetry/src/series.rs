@@ -23,12 +23,12 @@ impl<S: Default> Series<S> {
         Self { shards: (0..=workers).map(|_| OnceLock::new()).collect() }
     }
 
-    /// What the process before has counted, which is like the shard of one more worker.
+    /// Returns the counts of the previous process, which act as the shard of one more worker.
     pub(crate) fn inherited(&self) -> &S {
         self.shards[self.shards.len() - 1].get_or_init(Box::default)
     }
 
-    /// The shard of a worker, the only thread that writes to it.
+    /// Returns the shard of a worker, the only thread that writes to it.
     ///
     /// # Panics
     /// When there are not that many workers, which is a mistake in the calling code.
@@ -37,12 +37,12 @@ impl<S: Default> Series<S> {
         self.shards[worker].get_or_init(Box::default)
     }
 
-    /// The shards that were used so far.
+    /// Returns the shards that were used so far.
     pub fn used(&self) -> impl Iterator<Item = &S> {
         self.shards.iter().filter_map(|shard| shard.get().map(|shard| &**shard))
     }
 
-    /// Of those, the ones of the workers, and the one of the process before.
+    /// Returns the used shards of the workers, and that of the previous process.
     pub(crate) fn used_apart(&self) -> [impl Iterator<Item = &S>; 2] {
         let (workers, before) = self.shards.split_at(self.shards.len() - 1);
         [workers, before].map(|shards| shards.iter().filter_map(|shard| shard.get().map(|shard| &**shard)))

@@ -119,7 +119,7 @@ impl Totals {
         self.connections_opened.saturating_sub(self.connections_closed)
     }
 
-    /// What came after `earlier`.
+    /// Returns what came after `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let sub = u64::saturating_sub;
@@ -172,7 +172,7 @@ impl Totals {
         }
     }
 
-    /// Only what listeners do not count: this is added to totals over listeners.
+    /// Adds what listeners do not count; the totals over listeners are complete without it.
     pub(crate) fn add_cluster(&mut self, series: &ClusterSeries) {
         for shard in series.used() {
             self.retries += shard.retries.get();
@@ -283,7 +283,7 @@ impl Summary {
         }
     }
 
-    /// What came after `earlier` was taken. Objects that were not there then count from zero.
+    /// Returns what came after `earlier` was taken. Objects that were not there then count from zero.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -310,7 +310,7 @@ fn map<K: Clone, S>(series: &[(K, S)], totals: impl Fn(&S) -> Totals) -> Vec<(K,
     series.iter().map(|(key, series)| (key.clone(), totals(series))).collect()
 }
 
-/// Both are sorted by key.
+/// Subtracts the earlier list from the later one; both are sorted by key.
 fn subtract<K: Ord + Clone>(now: &[(K, Totals)], then: &[(K, Totals)]) -> Vec<(K, Totals)> {
     let earlier = |key: &K| then.binary_search_by(|(other, _)| other.cmp(key)).ok().map(|at| &then[at].1);
     now.iter()

@@ -133,13 +133,13 @@ pub(crate) enum Escape {
 /// Bytes of one value that are logged; of the rest only `...` is.
 pub(crate) const VALUE_BYTES_MAX: usize = 8 * 1024;
 
-/// Whether a byte stands for itself in both escapes.
+/// Returns whether a byte stands for itself in both escapes.
 fn is_plain(byte: u8) -> bool {
     (b' '..0x7f).contains(&byte) & (byte != b'"') & (byte != b'\\')
 }
 
-/// How many bytes at the start are plain. Whole blocks are judged without a branch per byte, which the compiler turns
-/// into vector instructions; `cargo bench` of this crate pays for it.
+/// Returns how many bytes at the start are plain. Whole blocks are judged without a branch per byte, which the compiler turns into vector
+/// instructions; `cargo bench` of this crate pays for it.
 fn plain_prefix(bytes: &[u8]) -> usize {
     let (blocks, _) = bytes.as_chunks::<16>();
     let whole =
@@ -279,8 +279,8 @@ impl Clock {
     }
 }
 
-/// Year, month and day (from 1) of a day since 1970 in the Gregorian calendar. Years beyond 9999 wrap in the output, they
-/// do not fail.
+/// Returns year, month and day (from 1) of a day since 1970 in the Gregorian calendar. Years beyond 9999 wrap in the output and do not
+/// fail.
 fn date(days: u64) -> (u64, u64, u64) {
     // Years are counted from March, so that the leap day comes last; eras are of 400 years.
     let shifted = days + 719_468;

@@ -15,7 +15,7 @@ use crate::record::{Kind, Record};
 #[derive(Debug)]
 pub struct Trial {
     /// The generation of the plan that is tried first. When both plans get other endpoints meanwhile, the next two numbers are those
-    /// of the one in force and of the one that is tried, and so on: every second one from here on is new, every other is old.
+    /// of the active one and of the one that is tried, and so on: every second one from here on is new, every other is old.
     generation: u64,
     /// When it began. Trials use numbers of generations again: what began before this one may be of another.
     since: Instant,
@@ -50,7 +50,7 @@ pub struct Outcome {
 }
 
 impl Trial {
-    /// Nothing was counted yet.
+    /// Returns empty counts.
     pub fn new(generation: u64, workers: usize, since: Instant) -> Arc<Self> {
         Arc::new(Self { generation, since, shards: (0..workers.max(1)).map(|_| Shard::default()).collect() })
     }
@@ -74,7 +74,7 @@ impl Trial {
         }
     }
 
-    /// What was counted so far: under the old plan, and under the new one.
+    /// Returns the counts so far: with the old plan, and with the new one.
     pub fn outcomes(&self) -> (Outcome, Outcome) {
         let sum = |side: fn(&Shard) -> &Tally| {
             self.shards.iter().map(side).fold(Outcome::default(), |mut sum, tally| {
@@ -140,7 +140,7 @@ mod tests {
         trial.count(1, 7, &record(404, Some(Fault::NoRoute), 30));
         trial.count(1, 7, &record(0, Some(Fault::ClosedInResponse), 30));
         trial.count(9, 7, &record(500, None, 30));
-        // Both were made anew: in force is 8, tried 9.
+        // Both were made again: active is 8, tried 9.
         trial.count(0, 8, &record(200, None, 10));
         trial.count(0, 9, &record(200, None, 30));
         trial.count(0, 5, &record(200, None, 10));

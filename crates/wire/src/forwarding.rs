@@ -304,7 +304,7 @@ fn push_comma(out: &mut Vec<u8>) {
     }
 }
 
-/// RFC 7239 section 6: an IPv6 address stands in brackets, and so in quotes.
+/// RFC 7239 section 6: an IPv6 address needs brackets, and so in quotes.
 fn push_node(out: &mut Vec<u8>, address: IpAddr) {
     if address.is_ipv6() {
         out.extend_from_slice(b"\"[");

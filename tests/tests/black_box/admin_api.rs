@@ -572,7 +572,7 @@ fn ctl_sends_a_token_and_says_how_when_it_has_none() {
     };
     let without = ctl(&["status"]);
     assert!(
-        without.stderr.contains("a token is needed") && without.stderr.contains("EQUIPOISE_TOKEN"),
+        without.stderr.contains("a token is required") && without.stderr.contains("EQUIPOISE_TOKEN"),
         "{}",
         without.stderr
     );

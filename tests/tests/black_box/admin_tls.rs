@@ -97,7 +97,7 @@ fn who_shows_a_certificate_may_what_its_role_says_and_the_history_tells_whose_it
     // Somebody vouches for him, but nobody knows him.
     let unknown = house.ask(&product, Some(&stranger), "GET /api/status").expect("an answer");
     assert_eq!(unknown.status(), 403);
-    assert_eq!(parsed(&unknown)["message"], "the certificate of `CN=mallory` is not known");
+    assert_eq!(parsed(&unknown)["message"], "the certificate of `CN=mallory` matches no identity");
     assert_eq!(house.status(&product, Some(&stranger), "GET /healthz"), 200);
     assert!(!product.stderr().contains("requires no credentials"), "a certificate is one");
 }
@@ -302,7 +302,7 @@ fn ctl_speaks_tls_with_files_that_flags_or_variables_name() {
         assert_eq!((told.status.code(), told.stderr.contains(wanted)), (Some(1), true), "{}", told.stderr);
     };
     refused(&eve, "reload", "the certificate of `eye` may only read");
-    refused(&trusting, "reload", "show a certificate: --cert-file FILE --key-file FILE");
+    refused(&trusting, "reload", "present a certificate: --cert-file FILE --key-file FILE");
     refused(&[], "status", "help: pass the CA that issued its certificate: --ca-file FILE");
     refused(&["--ca-file", "clients.pem"], "status", "help: clients.pem has not issued it");
     refused(&hal[..4], "status", "a certificate needs its key");

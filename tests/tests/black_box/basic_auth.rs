@@ -101,7 +101,7 @@ fn users_are_read_again_when_the_file_changes() {
     eventually("bob is let in", || ask(&product, "/in", BOB_SECRET).0 == 200);
     assert_eq!(ask(&product, "/in", ANN_SECRET).0, 401, "what was known is forgotten");
     swap("eve:secret\n");
-    let told = "`users.txt`, line 1: this is no hash by bcrypt, SHA-crypt or `$apr1$`; make one with `htpasswd -B`";
+    let told = "`users.txt`, line 1: this is not a bcrypt, SHA-crypt or `$apr1$` hash; create one with `htpasswd -B`";
     eventually("it is told of", || product.stderr().contains(told));
     assert_eq!(ask(&product, "/in", BOB_SECRET).0, 200);
     assert!(!product.stderr().contains("eve:secret"));

@@ -110,7 +110,7 @@ fn it_is_promoted_and_given_up_by_hand_and_others_wait() {
     done(&product, "PUT /api/config/clusters/site?dry_run=true", &[JSON, ANY], &cluster);
     done(&product, "DELETE /api/canary", &[], "");
     let ended = newest(&product);
-    assert_eq!((ended["result"].as_str(), ended["reason"].as_str()), (Some("ended"), Some("local has said so")));
+    assert_eq!((ended["result"].as_str(), ended["reason"].as_str()), (Some("ended"), Some("local requested it")));
     assert!((0..20).all(|_| product.get("/").text() == "old"));
     try_out(&product, &cluster, "1%25&for=1h");
     let admin = product.address("admin").to_string();

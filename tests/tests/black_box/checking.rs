@@ -70,7 +70,7 @@ fn json_of(ended: &Ended) -> Value {
 #[test]
 fn the_file_is_named_in_either_way_or_comes_by_standard_input() {
     let folder = written(ODD);
-    let good = "is good: 1 listener, 1 route, 2 clusters, 2 endpoints; 1 warning\n";
+    let good = "is valid: 1 listener, 1 route, 2 clusters, 2 endpoints; 1 warning\n";
     for arguments in [&["check", "site.yaml"][..], &["check", "-c", "site.yaml"], &["check", "--config", "site.yaml"]] {
         let ended = command_in(folder.path(), arguments);
         assert_eq!((ended.status.code(), ended.stdout), (Some(0), format!("site.yaml {good}")), "{arguments:?}");
@@ -217,7 +217,7 @@ access_logs: [{ path: no/access.log }]
     assert_eq!(check(text, &["--offline", "--strict"]).status.code(), Some(1));
     // What is wrong is wrong everywhere.
     for (from, to, wanted) in [
-        ("app-2.no", "app-1.no", "stands here twice"),
+        ("app-2.no", "app-1.no", "is listed twice"),
         ("cluster: site }", "cluster: sites }", "there is no cluster `sites`"),
         ("no/site.pem", "site.yaml", "it is not PEM"),
         ("version: 1", "version: 1\ninclude: no.yaml", "cannot include `no.yaml`"),

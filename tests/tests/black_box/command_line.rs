@@ -28,7 +28,7 @@ fn settings_that_do_nothing_are_warned_of_and_fail_nothing() {
     let setup = Setup::to(&origin).cluster("queue: { requests_max: 10 }");
     let ended = check(setup.text().replace("DIR/", ""));
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    assert!(ended.stdout.contains("is good: 1 listener"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("is valid: 1 listener"), "{}", ended.stdout);
     for wanted in
         ["site.yaml:", ": warning: no request ever waits in this queue", "help: give the cluster or its endpoints"]
     {
@@ -48,7 +48,7 @@ fn a_value_that_is_left_empty_may_be_left_out_only_where_there_is_a_default() {
         "routes: [{ cluster: a }]\nclusters: { a: { endpoints: , balance: } }\n",
         &[
             "`endpoints` is empty, but must be a list or a map",
-            "help: give a value: the key must be there\n",
+            "help: give a value: the key is required\n",
             "`balance` is empty, but must be",
             "help: give a value, or leave the key out for the default\n",
             "2 problems",
@@ -61,7 +61,7 @@ fn a_warning_without_a_mend_is_logged_without_an_empty_one() {
     let origin = Origin::saying("fine");
     let address = origin.address();
     let product = Setup::to(&origin).cluster_more(format!("idle: {{ endpoints: [\"{address}\"] }}")).start();
-    product.expect_said(&["no route and no listener leads to the cluster `idle`"]);
+    product.expect_said(&["no route and no listener uses the cluster `idle`"]);
     assert!(!product.stderr().contains("help="), "{}", product.stderr());
 }
 
@@ -481,15 +481,15 @@ fn routes_that_nothing_reaches_are_warned_of_and_fail_nothing() {
   - { name: h, match: { source: 10.1.0.0/16 }, respond: {} }
 ";
     let wanted = [
-        "site.yaml:5:16: warning: no request reaches route `b`: route `a` in line 4 takes the same requests and comes first",
+        "site.yaml:5:16: warning: no request reaches route `b`: route `a` in line 4 matches the same requests and comes first",
         "help: give it another `match`, or take it out",
         "site.yaml:6:",
         ": warning: no path matches `\\.php$`: it must match the whole path, which begins with `/`",
         "help: write `.*\\.php`",
         "site.yaml:7:",
         ": warning: no path matches `/a$b`: `^` stands only at the beginning of a whole path, and `$` at its end",
-        "warning: no request reaches route `f`: route `e` in line 8 takes the same requests and comes first",
-        "warning: no request reaches route `h`: route `g` in line 10 takes the same requests and comes first",
+        "warning: no request reaches route `f`: route `e` in line 8 matches the same requests and comes first",
+        "warning: no request reaches route `h`: route `g` in line 10 matches the same requests and comes first",
     ];
     expect_said(lines, &wanted);
     let ended = check(format!("version: 1\nlisteners: {{ web: {{ bind: 0 }} }}\n{lines}"));
@@ -497,14 +497,14 @@ fn routes_that_nothing_reaches_are_warned_of_and_fail_nothing() {
     expect_said(
         "routes: [{ name: a, respond: {} }, { name: b, priority: 10, respond: {} }, { name: c, match: { host: c.example }, respond: {} }]\n",
         &[
-            "reaches route `a`: route `b` in line 3 takes the same requests and has a higher `priority`",
+            "reaches route `a`: route `b` in line 3 matches the same requests and has a higher `priority`",
             "reaches route `c`: ",
         ],
     );
     let none = check("version: 1\nroutes: [{ respond: {} }]\n");
     assert_eq!(none.status.code(), Some(0), "{}", none.stderr);
     assert!(
-        none.stderr.contains("site.yaml: warning: there are no listeners: no connection is taken"),
+        none.stderr.contains("site.yaml: warning: there are no listeners: no connection is accepted"),
         "{}",
         none.stderr
     );
@@ -538,7 +538,7 @@ fn what_is_not_yaml_is_told_where_it_has_to_change() {
     expect_said(
         "routes:\n  - match: { path: { regex: \"/a\\.php\" } }\n    respond: {}\n",
         &[
-            "site.yaml:4:32: not YAML: `\\.` is no escape in double quotes",
+            "site.yaml:4:32: not YAML: `\\.` is not a valid escape in double quotes",
             "help: put the text in single quotes: '/a\\.php'",
         ],
     );
@@ -578,7 +578,7 @@ fn a_request_is_explained_from_a_file_to_its_endpoint() {
         "set_request_header: changes the request",
         "+ x-shop: 1",
         "cluster `api`, balance least_request",
-        "`127.0.0.1:9003`: no other may get work (`only`)",
+        "`127.0.0.1:9003`: no other is available (`only`)",
         "drain",
     ] {
         assert!(ended.stdout.contains(wanted), "{wanted} in:\n{}", ended.stdout);

@@ -97,7 +97,7 @@ fn a_default_that_is_wrong_is_refused_with_its_own_place() {
         422,
     );
     assert_eq!(
-        told["diagnostics"][0]["message"], "`endpoints` cannot have a default: it is each cluster's own",
+        told["diagnostics"][0]["message"], "`endpoints` cannot have a default: each cluster has its own",
         "{told}"
     );
     assert_eq!(told["diagnostics"].as_array().map(Vec::len), Some(1));

@@ -69,8 +69,8 @@ fn mistakes_are_told_with_their_line() {
     for (filter, told) in [
         ("{ deny: { status: 200 } }", "`status` must be a whole number from 400 to 599, not 200"),
         ("{ deny: { close: true, status: 403 } }", "`status` has no effect with `close`: no response is sent"),
-        ("{ deny: { headers: { Date: x } } }", "`Date` follows from the answer itself"),
-        ("{ deny: { content_type: \"a\\nb\" } }", "it is not the value of a header field"),
+        ("{ deny: { headers: { Date: x } } }", "`Date` is set by the proxy"),
+        ("{ deny: { content_type: \"a\\nb\" } }", "it is not a valid header field value"),
         ("{ deny: { staus: 403 } }", "did you mean `status`?"),
     ] {
         let folder = product::folder();

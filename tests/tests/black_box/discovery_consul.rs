@@ -229,7 +229,7 @@ fn an_instance_with_the_name_of_a_host_is_told_and_a_wrong_text_of_the_store_hol
     let (_api, product) = start(&consul);
     assert_eq!(product.get("/").text(), "one");
     let told = format!(
-        "v1.web: the instance `web-{}` has the address `web.example.com`, which is no IP address: names are not looked up here",
+        "v1.web: the instance `web-{}` has the address `web.example.com`, which is not an IP address: host names are not resolved here",
         two.address()
     );
     eventually("both are told", || {

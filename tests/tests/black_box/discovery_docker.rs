@@ -248,8 +248,8 @@ fn labels_of_a_route_that_cannot_be_hold_up_no_other_container() {
     let wrong = json!({ "equipoise.cluster": "other", "equipoise.route.host": "a b" });
     let of_the_file = json!({ "equipoise.cluster": "site", "equipoise.route.path": "/site" });
     for (labels, told) in [
-        (shop_at("nope"), "b: its labels make no route: "),
-        (wrong, "b: its labels make no route: "),
+        (shop_at("nope"), "b: its labels do not form a route: "),
+        (wrong, "b: its labels do not form a route: "),
         (of_the_file, "site:1:"),
     ] {
         let endpoint = [&one, &two][usize::from(product.get("/").text() == "one")];

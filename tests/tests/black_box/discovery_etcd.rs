@@ -384,7 +384,7 @@ fn an_answer_that_does_not_end_is_given_up_and_asked_for_again() {
     let product = Product::start(&text);
     assert_eq!(product.get("/").text(), "one");
     member.set("stalls", two.address());
-    eventually("it is told", || provider(&product)["reason"] == "the answer does not end");
+    eventually("it is told", || provider(&product)["reason"] == "the response does not end");
     assert_eq!(product.get("/").text(), "one");
     member.set("well", two.address());
     eventually("it is followed", || product.get("/").text() == "two");

@@ -134,7 +134,7 @@ fn only_an_empty_cluster_to_which_nothing_can_be_added_is_warned_of() {
         assert!(ended.status.success(), "{}", ended.stderr);
         ended.stderr + &ended.stdout
     };
-    let warning = "the cluster `site` has no endpoints, and neither the API nor a provider can add some";
+    let warning = "the cluster `site` has no endpoints, and neither the API nor a provider can add any";
     let told = check("");
     assert!(told.contains(warning) && told.contains("site.yaml:4:"), "{told}");
     for more in ["admin: { bind: \"127.0.0.1:0\" }\n", "providers: { more: { file: { path: more.yaml } } }\n"] {

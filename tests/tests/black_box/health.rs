@@ -311,7 +311,7 @@ fn an_endpoint_much_slower_than_the_others_is_ejected() {
         told(&product, &slow)["standing"] == "ejected"
     });
     let reason = told(&product, &slow)["reason"].as_str().unwrap_or_default().to_owned();
-    assert!(reason.starts_with("answers take"), "{reason}");
+    assert!(reason.starts_with("responses take"), "{reason}");
 }
 
 #[test]
@@ -544,7 +544,7 @@ fn checks_by_script_talk_to_what_is_not_http() {
     eventually("those that do not answer so are out", || !up(&product, &ill) && !up(&product, &endless));
     assert!(up(&product, &well));
     let reason = |origin| told(&product, origin)["reason"].as_str().unwrap_or_default().to_owned();
-    assert_eq!(reason(&ill), "no answer within 3s");
+    assert_eq!(reason(&ill), "no response within 3s");
     assert!(reason(&endless).contains("within 16384 bytes"), "{}", reason(&endless));
 }
 
@@ -589,7 +589,7 @@ fn an_agent_tells_how_much_work_an_endpoint_wants() {
     assert_eq!(share(), 0);
     say("ready down # out of memory\n");
     eventually("it is down", || told(&product, &one)["standing"] == "down");
-    eventually("it says why", || told(&product, &one)["reason"] == "the agent says down: out of memory");
+    eventually("it says why", || told(&product, &one)["reason"] == "the agent reports down: out of memory");
     say("\u{0}\u{0} rubbish \n");
     let visits = agent.connections();
     eventually("it has said rubbish", || agent.connections() > visits + 2);

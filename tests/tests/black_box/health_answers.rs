@@ -196,7 +196,7 @@ fn hostile_answers_end_within_bounds_and_say_why() {
     let product = checking(&drip, "http: { expect_body: never }, timeout: 300ms");
     eventually("a slow drip runs into the time-out", || {
         let why = reason(&product);
-        why.starts_with("the body of the answer did not end within 300ms (") && why.ends_with(" bytes came)")
+        why.starts_with("the response body did not end within 300ms (") && why.ends_with(" bytes came)")
     });
     let heads = without_end(
         "HTTP/1.1 200 OK\r\n",
@@ -205,7 +205,7 @@ fn hostile_answers_end_within_bounds_and_say_why() {
     );
     let product = checking(&heads, json);
     eventually("a head without end is refused", || !reason(&product).is_empty());
-    assert!(reason(&product).contains("the answer") && !is_up(&product), "{}", reason(&product));
+    assert!(reason(&product).contains("the response") && !is_up(&product), "{}", reason(&product));
     fails(
         &answering("Content-Encoding: gzip\r\n", "\u{1f}"),
         json,
@@ -252,7 +252,7 @@ fn steps_ask_several_ports_and_the_reason_names_the_step() {
     let silent = Origin::start(|mut visit| _ = visit.peer.wait_closed());
     let port = silent.address().port();
     let slow = format!("steps: [{{ tcp: {{}} }}, {{ http: {{}}, port: {port} }}], timeout: 200ms");
-    fails(&page, &slow, &format!("step 2 (http at port {port}): no answer within the 200ms of the whole check"));
+    fails(&page, &slow, &format!("step 2 (http at port {port}): no response within the 200ms of the whole check"));
 }
 
 #[test]
@@ -331,7 +331,7 @@ clusters:
     for (line, wanted) in [
         (9, "`(` is not a regular expression: unclosed group"),
         (11, "`[z-a]` is not a regular expression: "),
-        (13, "`.a..b` is not a path in JSON: a key is missing behind the dot at character 3"),
+        (13, "`.a..b` is not a path in JSON: a key is missing after the dot at character 3"),
         (14, "`items[0]` is not a path in JSON: neither `.` nor `[` at character 1"),
         (14, "`*` is not a regular expression: "),
         (16, "the expression is too large once compiled"),

@@ -115,7 +115,7 @@ fn what_is_no_list_of_expressions_is_refused() {
         ("no_keep_alive_for: Old", "`no_keep_alive_for` must be a list"),
         (&*many, "32"),
         ("keepalive_disable: [a]", "did you mean `no_keep_alive_for`?"),
-        ("http_versions: [h2]\n    no_keep_alive_for: [a]", "without `h1` no connection is closed by this"),
+        ("http_versions: [h2]\n    no_keep_alive_for: [a]", "this has no effect without `h1`"),
     ] {
         let stderr = check(listener);
         assert!(stderr.contains(told) && stderr.contains("check.yaml:"), "{listener}: {told}\n{stderr}");

@@ -87,11 +87,11 @@ fn a_format_that_is_wrong_is_told_where_it_stands() {
         ("{}", "format: combind", "did you mean `combined`?"),
         ("{ short: \"{methd}\" }", "format: short", "c.yaml:13:23: there is no variable `{methd}`"),
         ("{ short: \"{method\" }", "format: json", "c.yaml:13:23: "),
-        ("{ short: \"a\\nb\" }", "format: json", "a line of a log cannot hold a line end"),
-        ("{ json: \"{method}\" }", "format: json", "c.yaml:13:16: `json` is a format of the program"),
+        ("{ short: \"a\\nb\" }", "format: json", "a log line cannot contain a line break"),
+        ("{ json: \"{method}\" }", "format: json", "c.yaml:13:16: `json` is a built-in format"),
         ("{ \"a b\": \"{method}\" }", "format: json", "`a b` cannot be a name"),
-        ("{}", "format: combined, line: \"{method}\"", "`line` has no meaning with `format: combined`"),
-        ("{ short: \"{method}\" }", "format: short, line: \"{method}\"", "`line` has no meaning with `format: short`"),
+        ("{}", "format: combined, line: \"{method}\"", "`line` has no effect with `format: combined`"),
+        ("{ short: \"{method}\" }", "format: short, line: \"{method}\"", "`line` has no effect with `format: short`"),
     ] {
         let said = check(formats, log);
         assert!(said.contains(told), "{told} in:\n{said}");

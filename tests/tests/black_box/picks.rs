@@ -41,7 +41,7 @@ fn an_endpoint_without_a_rival_is_picked_as_the_only_one() {
     let listed = [endpoint(&origins[0], "weight: 1"), endpoint(&origins[1], "state: maintenance")];
     let product = Setup::to_endpoints(listed).start();
     let told = product.api("/api/explain?request=GET%20http://test/");
-    assert_eq!(told["outcome"]["forward"][0]["why"], "no other may get work");
+    assert_eq!(told["outcome"]["forward"][0]["why"], "no other is available");
     expect_pick(&product, "/", "only");
 }
 

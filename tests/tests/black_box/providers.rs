@@ -148,7 +148,7 @@ fn a_bad_file_changes_nothing_and_is_told_with_the_provider_and_the_line() {
     for (bad, place) in [
         ("endpoints: { site: [\"127.0.0.1", "fleet.yaml:1"),
         ("endpoints:\n  site: [nowhere]\n", "fleet.yaml:2:10: `nowhere` is not an address with a port"),
-        ("admin: { bind: \"127.0.0.1:1\" }\n", "`admin` is not a provider's to give"),
+        ("admin: { bind: \"127.0.0.1:1\" }\n", "a provider cannot deliver `admin`"),
         ("routes: [{ cluster: nobody }]\n", "there is no cluster `nobody`"),
     ] {
         let refused = product.metric("equipoise_provider_refused_total", &["fleet"]);
@@ -431,8 +431,8 @@ fn a_document_is_asked_for_by_http_and_what_is_wrong_with_answers_changes_nothin
     for (answer, why) in [
         (b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_vec(), "answered 500"),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxx\r\n".to_vec(), "chunks"),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n".to_vec(), "no whole answer within 3s"),
-        (b"SSH-2.0-x\r\n\r\n".to_vec(), "not HTTP/1"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n".to_vec(), "no complete response within 3s"),
+        (b"SSH-2.0-x\r\n\r\n".to_vec(), "not valid HTTP/1"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n\xff\xfe".to_vec(), "not UTF-8"),
         (format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(20_000)).into_bytes(), "longer than 16384 bytes"),
     ] {

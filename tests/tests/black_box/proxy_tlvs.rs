@@ -284,7 +284,7 @@ fn what_names_no_value_or_variable_is_refused_with_its_place() {
         (filter("{proxy_tlvs:alpn}"), "did you mean `proxy_tlv`?"),
         (route("authorty: a"), "there is no TLV `authorty`"),
         (route("authorty: a"), "did you mean `authority`?"),
-        (route("\"0x04\": a"), "the TLV `0x04` holds a checksum or padding, which is not kept"),
+        (route("\"0x04\": a"), "the TLV `0x04` contains a checksum or padding, which is not kept"),
         (route("authority: { regex: \"(\" }"), "`(` is not a regular expression"),
         (route("authority: { prefix: a }"), "unknown key `prefix`"),
     ] {

@@ -148,14 +148,14 @@ fn one_file_by_two_paths_is_refused() {
     let more = "listeners:\n  zz: { bind: \"unix:DIR/also/web.sock\" }\n";
     let said = product.reload(&text("", &to(&origin), "").replace("listeners:\n", more));
     assert!(
-        said.contains("listener zz: cannot listen on unix:") && said.contains("another listener has this file"),
+        said.contains("listener zz: cannot listen on unix:") && said.contains("another listener uses this file"),
         "{said}"
     );
     assert_eq!(connect(&product).get("/").text(), "hi");
     // Both new: neither listens yet when the other comes.
     let both = "listeners:\n  yy: { bind: \"unix:DIR/new.sock\" }\n  zz: { bind: \"unix:DIR/also/new.sock\" }\n";
     let said = product.reload(&text("", &to(&origin), "").replace("listeners:\n", both));
-    assert!(said.contains("another listener has this file"), "{said}");
+    assert!(said.contains("another listener uses this file"), "{said}");
     assert!(!product.folder().join("new.sock").exists(), "nothing is left behind");
 }
 
@@ -202,7 +202,7 @@ fn what_a_dead_process_left_is_taken_over_and_what_lives_is_not() {
     let taken = product.folder().join("taken");
     fs::write(&taken, "precious").expect("our folder");
     let said = product.reload(&text("", &to(&origin), "").replace("web.sock", "taken"));
-    assert!(said.contains("there is a file that is no socket"), "{said}");
+    assert!(said.contains("the file is not a socket"), "{said}");
     assert_eq!(fs::read_to_string(&taken).expect("still there"), "precious");
     assert_eq!(connect(&product).get("/").text(), "hi");
 }

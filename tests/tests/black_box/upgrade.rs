@@ -282,18 +282,18 @@ fn a_program_that_says_what_it_should_not_changes_nothing_and_leaves_nothing_beh
         (raw("\\002\\377\\377\\377\\377\\000\\000") + HANG, "its messages cannot be read: a frame is too long"),
         (half + "exit 7\n", "it ended before it was ready: exit status: 7"),
         (without_descriptors + "exit 7\n", "it ended before it was ready: exit status: 7"),
-        (says(READY, "{}") + HANG, "it said Ready instead of Prepared"),
+        (says(READY, "{}") + HANG, "it sent Ready instead of Prepared"),
         (says(REFUSED, "{\"reason\": \"not today\"}") + HANG, "not today"),
-        (says(REFUSED, "no reason") + HANG, "it says that it cannot take over"),
+        (says(REFUSED, "no reason") + HANG, "it reported that it cannot take over"),
         // From here on it has had everything.
         (says(PREPARED, "{}") + "kill -9 $$\n", "it ended before it was ready: signal: 9"),
         (says(PREPARED, "no object") + "exit 7\n", "it ended before it was ready: exit status: 7"),
-        (says(PREPARED, "{}") + &says(PREPARED, "{}") + HANG, "it said Prepared instead of Ready"),
+        (says(PREPARED, "{}") + &says(PREPARED, "{}") + HANG, "it sent Prepared instead of Ready"),
         (says(PREPARED, "{}") + &says(REFUSED, "{\"reason\": \"too much\"}") + HANG, "too much"),
         // Or would have, after a first part.
         (says(PREPARED, IN_PARTS) + "exit 7\n", "it ended before it was ready: exit status: 7"),
-        (says(PREPARED, IN_PARTS) + &says(READY, "{}") + HANG, "it said Ready instead of Prepared"),
-        (thrice + HANG, "it said Prepared instead of Ready"),
+        (says(PREPARED, IN_PARTS) + &says(READY, "{}") + HANG, "it sent Ready instead of Prepared"),
+        (thrice + HANG, "it sent Prepared instead of Ready"),
     ] {
         put(&all.program, format!("#!/usr/bin/env bash\n{script}").as_bytes());
         let said = all.product.upgrade_in_vain();

@@ -548,7 +548,7 @@ fn what_was_left_open_and_is_no_socket_is_told() {
     let run = format!("LISTEN_PID=$$ LISTEN_FDS=1 exec {path} run -c equipoise.yaml 3</dev/null");
     let ended = Command::new("sh").args(["-c", &run]).current_dir(folder.path()).output().expect("it starts");
     let said = String::from_utf8_lossy(&ended.stderr);
-    assert!(said.contains("descriptor 3 of LISTEN_FDS is no socket"), "{said}");
+    assert!(said.contains("descriptor 3 of LISTEN_FDS is not a socket"), "{said}");
     assert!(ended.status.code().is_some_and(|code| code != 0), "{:?}", ended.status);
 }
 

@@ -187,18 +187,18 @@ fn texts_that_the_program_shows_are_in_plain_english() {
 /// Comments, decisions and results still have such phrases: so many at most. The numbers may only fall.
 const LEFT: &[(&str, usize)] = &[
     ("ARCHITECTURE.md", 8),
-    ("CONTRIBUTING.md", 2),
+    ("CONTRIBUTING.md", 0),
     ("SECURITY.md", 6),
     ("docs/adr", 117),
     ("docs/results", 9),
-    ("crates/admin", 21),
-    ("crates/config", 84),
+    ("crates/admin", 1),
+    ("crates/config", 15),
     ("crates/control", 229),
-    ("crates/equipoise", 77),
-    ("crates/model", 13),
-    ("crates/plan", 126),
+    ("crates/equipoise", 22),
+    ("crates/model", 5),
+    ("crates/plan", 49),
     ("crates/proxy", 256),
-    ("crates/telemetry", 21),
+    ("crates/telemetry", 0),
     ("crates/wire", 36),
 ];
 

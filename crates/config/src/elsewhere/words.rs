@@ -17,9 +17,9 @@ const HOST: &str = "write `match: { host: NAME }` in a route";
 const OF_LISTENER: &str = "write `timeouts: { head, idle, stream }` in the listener";
 const OF_CLUSTER: &str = "write `timeouts: { connect, response_head, idle, tunnel }` in the cluster";
 const WORKERS: &str = "write `--workers N` on the command line";
-const FROM_DNS: &str = "write `endpoints: { from: NAME }` with a provider of the kind `dns`";
+const FROM_DNS: &str = "write `endpoints: { from: NAME }` with a `dns` provider";
 const LIMITS: &str = "write the filter `rate_limit: { rate: 10/s, burst: 20 }` in `filters` of a route";
-const CONNECTIONS: &str = "limits of connections by client are not supported yet; `connections_max` bounds a listener";
+const CONNECTIONS: &str = "connection limits per client are not supported yet; `connections_max` limits a listener";
 const COMPRESSION: &str = "write the filter `compress: {}` in `filters` of a route";
 const PERSISTENCE: &str = "write `persistence: { cookie: { secret: … } }` in the cluster";
 const CACHING: &str = "caching is not supported yet";
@@ -167,7 +167,7 @@ pub(super) const WORDS: &[Word] = &[
     ("limit_req", Nginx, &["rate_limit"], LIMITS),
     ("limit_req_zone", Nginx, &["rate_limit"], LIMITS),
     ("limit_conn", Nginx, &["connections_max"], CONNECTIONS),
-    ("limit_rate", Nginx, &["bandwidth", "bandwidth_limit"], "limits of bandwidth are not supported yet"),
+    ("limit_rate", Nginx, &["bandwidth", "bandwidth_limit"], "bandwidth limits are not supported yet"),
     ("proxy_cache", Nginx, &["cache"], CACHING),
     ("auth_request", Nginx, &["forward_auth"], FORWARD_AUTH),
     ("auth_jwt", Nginx, &["jwt", "jwt_auth"], JWT),
@@ -191,7 +191,7 @@ pub(super) const WORDS: &[Word] = &[
         "write settings of the whole process at the top of the file, such as `shutdown` and `admin`",
     ),
     ("server", HaProxy, &["response_head", "stream"], ""),
-    ("metrics", Traefik, &["admin"], "`/metrics` of the `admin` address answers"),
+    ("metrics", Traefik, &["admin"], "use `/metrics` of the `admin` address"),
     ("acl", HaProxy, &["match"], ROUTE),
     ("mode", HaProxy, &["protocol"], ""),
     ("maxconn", HaProxy, &["connections_max"], ""),
@@ -349,7 +349,7 @@ pub(super) const WORDS: &[Word] = &[
         "passHostHeader",
         Traefik,
         &["host", "rewrite"],
-        "the host of the client is passed on; the filter `rewrite: { host: … }` changes it",
+        "the host of the client is forwarded; the filter `rewrite: { host: … }` changes it",
     ),
     (
         "stripPrefix",
@@ -360,8 +360,8 @@ pub(super) const WORDS: &[Word] = &[
     ("addPrefix", Traefik, &["rewrite"], "write the filter `rewrite` in a route"),
     ("replacePath", Traefik, &["rewrite"], "write the filter `rewrite` in a route"),
     ("replacePathRegex", Traefik, &["rewrite"], "write the filter `rewrite` in a route"),
-    ("redirectScheme", Traefik, &["redirect"], "write `redirect: { scheme: https }` in a route, in place of `cluster`"),
-    ("redirectRegex", Traefik, &["redirect"], "write `redirect` in a route, in place of `cluster`"),
+    ("redirectScheme", Traefik, &["redirect"], "write `redirect: { scheme: https }` in a route, instead of `cluster`"),
+    ("redirectRegex", Traefik, &["redirect"], "write `redirect` in a route, instead of `cluster`"),
     ("ipAllowList", Traefik, &["address_list"], ""),
     ("ipWhiteList", Traefik, &["address_list"], ""),
     ("basicAuth", Traefik, &["basic_auth"], ""),
@@ -385,7 +385,7 @@ pub(super) const WORDS: &[Word] = &[
     ("clientAuth", Traefik, &["client", "tls"], ""),
     ("attempts", Traefik, &["attempts_max"], ""),
     ("accessLog", Traefik, &["access_logs"], ""),
-    ("ping", Traefik, &["admin"], "`/healthz` and `/readyz` of the `admin` address answer"),
+    ("ping", Traefik, &["admin"], "use `/healthz` and `/readyz` of the `admin` address"),
     ("certResolver", Traefik, &["acme"], ACME),
     ("certificatesResolvers", Traefik, &["acme"], ACME),
     ("acme", Traefik, &["acme"], ACME),

@@ -25,7 +25,7 @@ pub struct Cluster {
     #[serde(default)]
     pub resolve: Resolve,
     /// HTTP versions that the endpoints speak. With TLS, each endpoint selects one by ALPN. Without TLS there is no
-    /// negotiation: `[h2]` speaks HTTP/2 from the first byte. `[h3]` stands alone, and needs `tls`.
+    /// negotiation: `[h2]` speaks HTTP/2 from the first byte. `[h3]` excludes other versions, and needs `tls`.
     #[serde(default = "http_versions")]
     #[schemars(length(min = 1))]
     pub http_versions: Vec<HttpVersion>,
@@ -62,7 +62,7 @@ pub struct Cluster {
     /// Eject endpoints that fail requests, for a while (outlier detection). By default none is ejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passive_health: Option<PassiveHealth>,
-    /// Ask an agent beside each endpoint for its load and state. By default no agent is asked.
+    /// Query an agent of each endpoint for its load and state. By default no agent is queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_check: Option<AgentCheck>,
     /// Panic threshold: when a smaller share of the endpoints is healthy, all of them get traffic, healthy or not, so that the
@@ -124,7 +124,7 @@ pub enum Endpoints {
 }
 
 impl Endpoints {
-    /// Those that are written in the configuration.
+    /// Returns those that are written in the configuration.
     pub(crate) fn written(&self) -> &[Endpoint] {
         match self {
             Self::List(list) => list,
@@ -132,7 +132,7 @@ impl Endpoints {
         }
     }
 
-    /// Whether a provider gives them.
+    /// Returns whether a provider gives them.
     pub(crate) fn are_given(&self) -> bool {
         matches!(self, Self::From(_))
     }
@@ -218,7 +218,7 @@ pub struct EndpointSettings {
 }
 
 impl EndpointSettings {
-    /// An endpoint at an address, with defaults for all else.
+    /// Returns an endpoint at an address, with defaults for all else.
     pub fn at(address: impl Into<String>) -> Self {
         Self {
             address: address.into(),

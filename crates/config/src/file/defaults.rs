@@ -46,7 +46,7 @@ fn of_clusters(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "$ref": "#/$defs/ClusterDefaults" })
 }
 
-/// Whether an object takes defaults, unless it says otherwise.
+/// Returns whether an object takes defaults, unless it says otherwise.
 pub(super) fn taken() -> bool {
     true
 }

@@ -128,7 +128,7 @@ pub enum EndpointState {
     Maintenance,
 }
 
-/// Agents are asked over TCP, as in HAProxy: they answer with one line of words, such as `75%`, `up`, `down`, `drain`, `maint`
+/// Agents are queried over TCP, as in HAProxy: they answer with one line of words, such as `75%`, `up`, `down`, `drain`, `maint`
 /// or `ready`, and close.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -111,7 +111,7 @@ pub enum Secrets {
 }
 
 impl Secrets {
-    /// All of them.
+    /// Returns all of them.
     pub fn as_slice(&self) -> &[Secret] {
         match self {
             Self::One(one) => std::slice::from_ref(one),

@@ -53,7 +53,7 @@ pub enum ProxyVersion {
 pub struct SendProxySettings {
     /// The version.
     pub version: ProxyVersion,
-    /// TLVs that version 2 carries beside the addresses.
+    /// TLVs that version 2 carries in addition to the addresses.
     #[serde(default)]
     pub tlvs: Vec<ProxyTlv>,
     /// TLVs of your own, by a type from `0xe0` to `0xef`. Values may contain variables, such as `{client_ip}`; an empty value,

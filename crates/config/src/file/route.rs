@@ -72,7 +72,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// The clusters that it may forward to.
+    /// Returns the clusters that it may forward to.
     pub(crate) fn clusters(&self) -> Vec<&str> {
         let of_one = self.cluster.iter().flat_map(RouteCluster::names);
         of_one.chain(self.clusters.iter().flatten().map(|part| part.cluster.as_str())).collect()

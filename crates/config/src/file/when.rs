@@ -54,7 +54,7 @@ pub struct When {
 }
 
 impl When {
-    /// What it asks that routes may ask too.
+    /// Returns what it asks that routes may ask too.
     pub(crate) fn matches(&self) -> Match {
         Match {
             host: self.host.clone(),

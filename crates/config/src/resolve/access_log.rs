@@ -56,7 +56,7 @@ impl Resolver<'_> {
     fn refuse_line(&mut self, at: &str, format: &str) {
         if self.has(at, "line") {
             let span = self.key_span(at, "line");
-            let message = format!("`line` has no meaning with `format: {format}`");
+            let message = format!("`line` has no effect with `format: {format}`");
             self.sink.push(span, message, Some("leave one of them out".to_owned()));
         }
     }
@@ -81,7 +81,7 @@ impl Resolver<'_> {
         let formats = self.tree.get(LOG_FORMATS)?;
         for (name, node) in formats.entries() {
             if KnownLogFormat::ALL.iter().any(|(known, _)| name.text == *known) {
-                let message = format!("`{}` is a format of the program", name.text);
+                let message = format!("`{}` is a built-in format", name.text);
                 self.sink.push(name.span, message, Some("choose another name".to_owned()));
             }
             if let Some(text) = node.text() {
@@ -95,7 +95,7 @@ impl Resolver<'_> {
         if let Err(message) = model::template::parse(text) {
             self.report(at, message, None);
         } else if text.contains(['\n', '\r']) {
-            self.report(at, "a line of a log cannot hold a line end", None);
+            self.report(at, "a log line cannot contain a line break", None);
         }
     }
 
@@ -104,7 +104,7 @@ impl Resolver<'_> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte);
         if written.tag.is_empty() || written.tag.len() > SYSLOG_TAG_BYTES_MAX || !written.tag.bytes().all(is_plain) {
             let message = format!("`{}` cannot be the name of a program in a syslog message", written.tag);
-            let mend = format!("take letters, digits and `_-./`, {SYSLOG_TAG_BYTES_MAX} at most");
+            let mend = format!("use letters, digits and `_-./`, {SYSLOG_TAG_BYTES_MAX} at most");
             self.report(&format!("{at}/tag"), message, Some(mend));
         }
         let to = to?;
@@ -129,7 +129,7 @@ impl Resolver<'_> {
                     bare if is_bare && !bare.contains('/') => format!("write `udp:{bare}` or `tcp:{bare}`"),
                     _ => "write it like `udp:192.0.2.1:514`, `tcp:192.0.2.1:514` or `unix:/dev/log`".to_owned(),
                 };
-                self.report(path, format!("`{text}` does not say how the receiver is reached"), Some(mend));
+                self.report(path, format!("`{text}` has no protocol"), Some(mend));
                 return None;
             }
         };

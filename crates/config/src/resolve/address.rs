@@ -41,7 +41,7 @@ impl Resolver<'_> {
         None
     }
 
-    /// Notes that somebody listens at an address; two cannot.
+    /// Notes that someone listens at an address; two cannot.
     pub(super) fn take_bind(&mut self, path: &str, (bind, is_udp): (&Address, bool), who: String) {
         if bind.port() == Some(0) {
             return;
@@ -56,7 +56,7 @@ impl Resolver<'_> {
         let is_given = |path: &str| !self.document_at(path).is_some_and(Document::shows_lines);
         let is_in_order = is_given(path) || !is_given(&first.path);
         let (first, second) = if is_in_order { (first, taker) } else { (taker, first) };
-        let mut message = format!("`{bind}` is taken by {} already", first.who);
+        let mut message = format!("`{bind}` is already used by {}", first.who);
         if self.tree.locate(&first.path).file != self.tree.locate(&second.path).file {
             message += &format!(", in {}", self.place_of(&first.path, &second.path));
         }
@@ -66,7 +66,7 @@ impl Resolver<'_> {
         self.binds.insert(place, first);
     }
 
-    /// Where something stands, as it is told beside something else: the line, with the document if that is another.
+    /// Returns where something stands, as it is reported beside something else: the line, with the document if that is another.
     pub(super) fn place_of(&self, path: &str, beside: &str) -> String {
         let (span, own) = (self.tree.locate(path), self.tree.locate(beside));
         match self.document_at(path).filter(|_| span.file != own.file) {
@@ -75,7 +75,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// What stands there was first.
+    /// Returns the earlier place that uses this address.
     pub(super) fn taken_at(&self, path: &str) -> Bond {
         Bond::Taken(self.document_at(path).map(|document| document.name.clone()).unwrap_or_default())
     }
@@ -149,7 +149,7 @@ impl Resolver<'_> {
     }
 }
 
-/// A number for what is not on this machine: the same each time, and another for each of them.
+/// Returns a number for what is not on this machine: the same each time, and another for each of them.
 pub(super) fn stand_in(of: impl Hash) -> u128 {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -208,7 +208,7 @@ pub(super) fn is_host_name(text: &str) -> bool {
     text.len() <= HOST_BYTES_MAX && text.split('.').all(label) && !text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
 }
 
-/// An IPv6 address with a port, of one without brackets; the quotes keep YAML from taking these for a list.
+/// Returns an IPv6 address with a port, of one without brackets; the quotes keep YAML from taking these for a list.
 fn mend_ipv6(text: &str) -> String {
     let with_port = text.rsplit_once(':').and_then(|(host, port)| {
         let is_address = host.parse::<Ipv6Addr>().is_ok_and(|host| !host.is_unspecified());
@@ -227,7 +227,7 @@ fn mend_bind(text: &str) -> String {
         return format!("write `0.0.0.0:{port}` for all IPv4 addresses, `[::]:{port}` for all IPv6 addresses");
     }
     if let Some(port) = text.strip_prefix("localhost:") {
-        return format!("write `127.0.0.1:{port}`: names are not looked up here");
+        return format!("write `127.0.0.1:{port}`: host names are not resolved here");
     }
     match text.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) => format!("add a port: `{address}:80`"),

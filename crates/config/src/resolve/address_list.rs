@@ -10,11 +10,11 @@ use crate::tree::Kind;
 const LISTS: [&str; 4] = ["allow", "deny", "allow_files", "deny_files"];
 
 impl Resolver<'_> {
-    /// The list of the listener called `name`.
+    /// Returns the list of the listener called `name`.
     pub(super) fn address_list(&mut self, name: &str, written: &file::AddressList) -> AddressList {
         let at = format!("listeners/{name}/address_list");
         let node = self.tree.get("listeners").and_then(|all| all.get(name)?.get("address_list"));
-        // One that is no list has been told of.
+        // One that is no list has been reported.
         let holds = |key: &&str| {
             let list = node.and_then(|node| node.get(key));
             list.is_some_and(|list| !matches!(&list.kind, Kind::List(items) if items.is_empty()))
@@ -31,7 +31,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Networks that stand in the configuration, and in files. Of each file the first mistake is told.
+    /// Networks that stand in the configuration, and in files. Of each file the first mistake is reported.
     fn networks(&mut self, at: &str, (key, texts): (&str, &[String]), files: &[String]) -> Vec<Cidr> {
         let mut networks: Vec<Cidr> = self.parsed(&format!("{at}/{key}"), texts, false);
         for (index, name) in files.iter().enumerate() {

@@ -28,9 +28,9 @@ impl Resolver<'_> {
             && !folder.is_dir()
         {
             let message = format!("the folder `{}` does not exist", folder.display());
-            self.report_absent("admin/state", message, Some("make it, or name another place".to_owned()));
+            self.report_absent("admin/state", message, Some("create it, or choose another folder".to_owned()));
         }
-        // A name without a file has no permissions: whoever is on the machine reaches it.
+        // A name without a file has no permissions: anyone who is on the machine reaches it.
         let is_guarded = bind
             .ip()
             .map_or(!bind.to_string().starts_with("unix:@"), |address| address.ip().to_canonical().is_loopback());
@@ -47,7 +47,7 @@ impl Resolver<'_> {
         Some(admin)
     }
 
-    /// Who reaches it from outside has to show who he is.
+    /// Requires credentials for an address that can be reached from outside.
     fn check_who_reaches(&mut self, admin: &file::Admin, bind: &Address) {
         if let Address::Ip(address) = bind
             && !address.ip().to_canonical().is_loopback()
@@ -67,7 +67,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Who reads along on the way has the tokens, and then may what they may.
+    /// Warns of tokens that are sent unencrypted: anyone on the path can read and use them.
     fn warn_of_clear_tokens(&mut self, admin: &file::Admin, bind: &Address) {
         let Address::Ip(address) = bind else { return };
         let is_clear = !self.has("admin", "tls") && !address.ip().to_canonical().is_loopback();
@@ -86,12 +86,12 @@ impl Resolver<'_> {
         let Some(text) = written else { return MODE };
         if bind.ip().is_some() {
             let span = self.key_span("admin", "mode");
-            self.sink.push(span, "`mode` is for Unix sockets", Some("leave it out".to_owned()));
+            self.sink.push(span, "`mode` applies to Unix sockets only", Some("leave it out".to_owned()));
         }
         let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && text.len() <= 4);
         if mode.is_none() {
             let mend = "write it in quotes and in octal, such as `\"0660\"`".to_owned();
-            self.report("admin/mode", format!("`{text}` is no permission of a file"), Some(mend));
+            self.report("admin/mode", format!("`{text}` is not a file mode"), Some(mend));
         }
         mode.unwrap_or(MODE)
     }
@@ -100,15 +100,15 @@ impl Resolver<'_> {
         if bind.ip().is_none() {
             let span = self.key_span("admin", "tls");
             let mend = "leave it out: a Unix socket is protected by its file permissions".to_owned();
-            self.sink.push(span, "`tls` is for addresses of the network", Some(mend));
+            self.sink.push(span, "`tls` applies to network addresses only", Some(mend));
         }
         if written.certificates.len() > 1 {
             let mend = "leave the others out; one certificate may have many names".to_owned();
-            self.report("admin/tls/certificates/1", "the administrator's listener shows one certificate", Some(mend));
+            self.report("admin/tls/certificates/1", "the admin listener uses one certificate", Some(mend));
         }
         if written.client.mode != file::ClientAuthMode::Off && written.client.identity_header.is_some() {
             let span = self.key_span("admin/tls/client", "identity_header");
-            let message = "`identity_header` has no meaning here: nothing is passed on";
+            let message = "`identity_header` has no effect here: nothing is forwarded";
             self.sink.push(span, message, Some("leave it out".to_owned()));
         }
         self.termination("admin/tls", written)
@@ -121,7 +121,7 @@ impl Resolver<'_> {
             let at = format!("admin/tokens/{index}");
             if !names.insert(token.name.as_str()) {
                 let mend = Some("give one of them another name".to_owned());
-                self.report(&format!("{at}/name"), format!("there is a token `{}` already", token.name), mend);
+                self.report(&format!("{at}/name"), format!("there is already a token `{}`", token.name), mend);
             }
             let Some(secret) = self.secret(&format!("{at}/token"), &token.token) else { continue };
             // RFC 6750 section 2.1: anything else cannot be sent.
@@ -150,7 +150,7 @@ impl Resolver<'_> {
             let at = format!("admin/identities/{index}");
             if !names.insert(written.name.as_str()) {
                 let mend = Some("give one of them another name".to_owned());
-                self.report(&format!("{at}/name"), format!("there is an identity `{}` already", written.name), mend);
+                self.report(&format!("{at}/name"), format!("there is already an identity `{}`", written.name), mend);
             }
             let (key, certificate) = match (&written.common_name, &written.alternative_name) {
                 (Some(name), _) => ("common_name", CertificateName::Subject(name.clone())),
@@ -171,7 +171,7 @@ impl Resolver<'_> {
         identities
     }
 
-    /// Certificates are asked for where somebody is known by his, and the other way round.
+    /// Certificates are asked for where someone is known by his, and the other way round.
     fn check_who_is_asked(&mut self, admin: &file::Admin) {
         let Some(tls) = &admin.tls else {
             // What is wrong with one that was written has been told.
@@ -186,11 +186,11 @@ impl Resolver<'_> {
         let is_asked = tls.client.mode != file::ClientAuthMode::Off;
         if !is_asked && !admin.identities.is_empty() {
             let span = self.key_span("admin", "identities");
-            let message = "`identities` has no effect unless clients are asked for a certificate";
+            let message = "`identities` has no effect unless client certificates are requested";
             let mend = "add `client: { mode: required, authorities: FILE }` to `tls`".to_owned();
             self.sink.push(span, message, Some(mend));
         }
-        // One that is written wrong names somebody all the same.
+        // One that is written wrong names someone all the same.
         let tree = self.tree.get("admin");
         let names = |key: &str| tree.and_then(|admin| admin.get(key)).is_some_and(|list| !list.items().is_empty());
         if is_asked && !names("identities") && !names("tokens") {

@@ -29,7 +29,7 @@ impl Resolver<'_> {
     pub(super) fn spread(&mut self, at: &str, written: &file::Cluster) -> Spread {
         if written.prefer_own_zone && self.own_zone.is_none() {
             let mend = "write `zone: NAME` at the top of the file, or set EQUIPOISE_ZONE".to_owned();
-            self.report(&format!("{at}/prefer_own_zone"), "the zone of this instance is not known", Some(mend));
+            self.report(&format!("{at}/prefer_own_zone"), "the zone of this instance is unknown", Some(mend));
         }
         let own_zone = self.own_zone.clone().filter(|_| written.prefer_own_zone);
         let aperture = written.aperture.as_ref().map(|aperture| self.aperture(&format!("{at}/aperture"), aperture));
@@ -39,7 +39,7 @@ impl Resolver<'_> {
         };
         if is_hash && aperture.is_some() {
             let message = "with an aperture, instances send equal keys to different endpoints";
-            self.report(&format!("{at}/aperture"), message, Some("leave one of hash and aperture out".to_owned()));
+            self.report(&format!("{at}/aperture"), message, Some("remove `hash` or `aperture`".to_owned()));
         }
         Spread { overprovisioning: written.overprovisioning.0, own_zone, aperture }
     }
@@ -57,7 +57,7 @@ impl Resolver<'_> {
         let written = route.subset.as_ref()?;
         if route.cluster.is_none() && route.clusters.is_none() {
             let mend = Some("leave it out, or name a cluster".to_owned());
-            self.report(at, "`subset` has no meaning for a route that forwards to no cluster", mend);
+            self.report(at, "`subset` has no effect for a route that forwards to no cluster", mend);
             return None;
         }
         if written.labels.is_empty() {

@@ -39,7 +39,7 @@ pub(super) struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// All that the check at `at` asks, in order.
+    /// Returns all that the check at `at` asks, in order.
     pub(super) fn all(at: &str, check: &'a file::HealthCheck) -> Vec<Self> {
         let Some(steps) = &check.steps else {
             return vec![Self {
@@ -76,7 +76,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Whether it speaks HTTP, over any version.
+    /// Returns whether it speaks HTTP, over any version.
     fn speaks_http(&self) -> bool {
         self.http.is_some() || self.grpc.is_some()
     }
@@ -88,7 +88,7 @@ impl Resolver<'_> {
         if written.reuse_connection && (parts.len() > 1 || parts.iter().any(|part| part.http.is_none())) {
             let path = format!("{at}/reuse_connection");
             let message = match parts.len() {
-                0 | 1 => "only checks by `http` can use a connection again",
+                0 | 1 => "only `http` checks can reuse a connection",
                 _ => "a check of several steps opens a connection for each of them",
             };
             self.report(&path, message, Some("leave it out".to_owned()));
@@ -139,15 +139,14 @@ impl Resolver<'_> {
         for part in parts.iter().filter(|part| is_http3 && part.port.is_none() && !part.speaks_http()) {
             let kind = part.name();
             let message = format!("a check over `{kind}` goes over TCP, and cluster `{name}` speaks HTTP/3 over UDP");
-            let mend = "check over `http` or `grpc`, which go over HTTP/3 there, or at a `port` of TCP".to_owned();
+            let mend = "use an `http` or `grpc` check, which goes over HTTP/3 there, or set a TCP `port`".to_owned();
             let span = self.key_span(&part.at, kind);
             self.sink.push(span, message, Some(mend));
         }
         let asks_there = |part: &Part<'_>| part.http.is_some() && part.port.is_none();
         if check.reuse_connection && parts.len() == 1 && parts.iter().any(asks_there) {
             let version = if is_http3 { "HTTP/3" } else { "HTTP/2" };
-            let message =
-                format!("cluster `{name}` speaks {version} alone, and is asked over a new connection each time");
+            let message = format!("cluster `{name}` speaks only {version}, and each check opens a new connection");
             let path = format!("{at}/reuse_connection");
             self.report(&path, message, Some("leave it out, or check at a `port` that speaks HTTP/1.1".to_owned()));
         }
@@ -158,7 +157,7 @@ impl Resolver<'_> {
         let listed = Part::all(at, check).into_iter().filter(|part| part.own_port.is_some()).map(|part| part.at);
         let whole = check.port.filter(|_| check.steps.is_some()).map(|_| at.to_owned());
         for at in listed.chain(whole) {
-            let message = format!("`{endpoint}` has no ports, so `port` has no meaning for it");
+            let message = format!("`{endpoint}` has no ports, so `port` has no effect for it");
             self.report(&format!("{at}/port"), message, Some("leave it out".to_owned()));
         }
     }
@@ -179,7 +178,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The fields that a check sends. `own`: what it writes itself beside the framing.
+    /// Returns the fields that a check sends. `own`: what it writes itself beside the framing.
     pub(super) fn check_fields(
         &mut self,
         at: &str,
@@ -193,18 +192,22 @@ impl Resolver<'_> {
             if !is_token(name.as_bytes()) {
                 self.report(&path, format!("`{name}` is not the name of a header field"), None);
             } else if is_one_of(&FRAMING_FIELDS) {
-                let message = format!("`{name}` belongs to the framing, which the check writes itself");
+                let message = format!("`{name}` belongs to the framing, which the check sets itself");
                 let mend = match name.eq_ignore_ascii_case("content-length") {
                     true => "leave it out: it follows from the body",
                     false => "leave it out",
                 };
                 self.report(&path, message, Some(mend.to_owned()));
             } else if is_one_of(own) {
-                self.report(&path, format!("`{name}` is written by the check itself"), None);
+                self.report(&path, format!("`{name}` is set by the check itself"), None);
             } else if is_one_of(&seen) {
-                self.report(&path, format!("`{name}` stands here twice"), None);
+                self.report(&path, format!("`{name}` is listed twice"), None);
             } else if !is_field_value(value.as_bytes()) {
-                self.report(&path, format!("the value of `{name}` holds a character that no header field has"), None);
+                self.report(
+                    &path,
+                    format!("the value of `{name}` contains a character that no header field may have"),
+                    None,
+                );
             }
             seen.push(name);
         }

@@ -72,7 +72,7 @@ impl Resolver<'_> {
         Some(Cluster { name: name.into(), endpoints, endpoints_from, settings: self.reuse.shared(settings) })
     }
 
-    /// Which connections are kept. Without reuse there is one for each request.
+    /// Returns which connections are kept. Without reuse there is one for each request.
     fn pool(&mut self, at: &str, name: &str, written: &file::Cluster) -> Pool {
         let (pool, default) = (&written.pool, file::Pool::default());
         let shared = self.shared_pool(at, name, written);
@@ -97,7 +97,7 @@ impl Resolver<'_> {
         ];
         for (key, _) in keys.into_iter().filter(|(_, is_asked)| *is_asked) {
             let span = self.key_span(&format!("{at}/pool"), key);
-            let message = format!("`{key}` is for connections that carry further requests, and `reuse` is `false`");
+            let message = format!("`{key}` needs reused connections, and `reuse` is `false`");
             self.sink.push(span, message, Some(format!("leave `{key}` or `reuse` out")));
         }
         Pool {
@@ -108,23 +108,22 @@ impl Resolver<'_> {
         }
     }
 
-    /// What its endpoints speak of HTTP/2 or HTTP/3.
+    /// Returns what its endpoints speak of HTTP/2 or HTTP/3.
     fn shared_pool(&mut self, at: &str, name: &str, written: &file::Cluster) -> Option<SharedPool> {
         let versions = &written.http_versions;
         for (index, version) in versions.iter().enumerate() {
             let path = format!("{at}/http_versions/{index}");
             if *version == file::HttpVersion::H3 && versions.len() > 1 {
-                let message =
-                    "endpoints choose among versions as a TCP connection begins, and `h3` goes over UDP".to_owned();
+                let message = "versions are negotiated on a TCP connection, and `h3` uses UDP".to_owned();
                 self.report(&path, message, Some("write `[h3]` alone, or leave `h3` out".to_owned()));
             } else if versions[..index].contains(version) {
-                self.report(&path, "this version stands here twice", None);
+                self.report(&path, "this version is listed twice", None);
             }
         }
         let has_tls = !matches!(written.tls, None | Some(file::ClusterTls::Switch(false)));
         let speaks = |version| versions.contains(&version);
         if speaks(file::HttpVersion::H1) && speaks(file::HttpVersion::H2) && !has_tls {
-            let message = format!("without TLS the endpoints of cluster `{name}` cannot choose an HTTP version");
+            let message = format!("without TLS, the HTTP version of cluster `{name}` cannot be negotiated");
             let mend = "write `[h1]` or `[h2]`, whichever they speak, or add `tls: true`".to_owned();
             self.report(&format!("{at}/http_versions"), message, Some(mend));
         }
@@ -141,8 +140,8 @@ impl Resolver<'_> {
         let shared = if is_http3 { "h3" } else { "h2" };
         if is_shared && written.proxy_protocol.is_some() {
             let message = format!(
-                "`proxy_protocol` says of a connection who its client is, and requests of many clients share those that \
-                 cluster `{name}` has by `{shared}`"
+                "`proxy_protocol` names the client of a connection, but with `{shared}`, requests of many clients share \
+                 the connections of cluster `{name}`"
             );
             let mend = "write `http_versions: [h1]`, or leave `proxy_protocol` out".to_owned();
             let span = self.key_span(at, "proxy_protocol");
@@ -150,7 +149,7 @@ impl Resolver<'_> {
         }
         if is_shared && written.socket.source_address.as_slice().iter().any(|from| from == CLIENT) {
             let message =
-                format!("requests of many clients share the connections that cluster `{name}` has by `{shared}`");
+                format!("with `{shared}`, requests of many clients share the connections of cluster `{name}`");
             let mend = "write `http_versions: [h1]`, or another `source_address`".to_owned();
             self.report(&format!("{at}/socket/source_address"), message, Some(mend));
         }
@@ -167,7 +166,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// HTTP/3 is always encrypted, and goes over UDP.
+    /// Checks the settings of a cluster that speaks HTTP/3, which is always encrypted and uses UDP.
     fn fit_for_http3(&mut self, at: &str, name: &str, (written, has_tls): (&file::Cluster, bool)) {
         if !has_tls {
             let message = format!("HTTP/3 is always encrypted, and cluster `{name}` has no `tls`");
@@ -185,7 +184,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// What is written as it is by default asks for nothing: the configuration that the program shows has every key.
+    /// Rejects keys for shared connections. Default values are accepted, because the effective configuration contains every key.
     fn refuse_shared_keys(&mut self, at: &str, name: &str, written: &file::Cluster) {
         if written.grpc_web {
             let span = self.key_span(at, "grpc_web");
@@ -216,7 +215,7 @@ impl Resolver<'_> {
             self.report(&format!("{at}/http_versions/{index}"), message, Some("leave `h3` out".to_owned()));
         }
         if written.agent_check.is_some() {
-            let message = format!("no agent can be asked beside `{endpoint}`, which has no ports");
+            let message = format!("agents need a port, and `{endpoint}` has none");
             self.report(&format!("{at}/agent_check"), message, Some("leave it out".to_owned()));
         }
         let needs_name = match &written.tls {
@@ -225,7 +224,7 @@ impl Resolver<'_> {
             Some(file::ClusterTls::Settings(tls)) => tls.server_name.is_none(),
         };
         if needs_name {
-            let message = format!("`{endpoint}` has no host name that a certificate could carry");
+            let message = format!("`{endpoint}` has no host name that a certificate could contain");
             let mend = "write `tls: { server_name: NAME }`".to_owned();
             self.report(&format!("{at}/tls"), message, Some(mend));
         }
@@ -252,7 +251,7 @@ impl Resolver<'_> {
             let Some(address) = self.endpoint_address(&path, name) else { continue };
             if let Some(first) = seen.insert(address.clone(), name) {
                 let message = if first == name {
-                    format!("the endpoint `{name}` stands here twice")
+                    format!("the endpoint `{name}` is listed twice")
                 } else {
                     format!("`{name}` and `{first}` are the same endpoint, {address}")
                 };
@@ -286,12 +285,12 @@ impl Resolver<'_> {
     }
 }
 
-/// The smaller of two bounds.
+/// Returns the smaller of two bounds.
 pub(crate) fn smaller(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     one.into_iter().chain(other).min()
 }
 
-/// The statuses that a number, a class such as `5xx` or a range such as `502-504` stands for.
+/// Returns the statuses that a number, a class such as `5xx` or a range such as `502-504` stands for.
 pub(super) fn status_range(text: &str) -> Option<(u16, u16)> {
     text.parse::<StatusRange>().ok().map(|range| (range.first(), range.last()))
 }

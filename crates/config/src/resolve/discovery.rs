@@ -44,12 +44,13 @@ impl Resolver<'_> {
             let bare = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS_PORT));
             match bare.or_else(|_| text.parse::<SocketAddr>()) {
                 Ok(address) if resolvers.contains(&address) => {
-                    self.report(&path, "this resolver stands here twice", None)
+                    self.report(&path, "this resolver is listed twice", None)
                 }
                 Ok(address) if address.port() == 0 => self.report(&path, format!("`{text}` has port 0"), None),
                 Ok(address) => resolvers.push(address),
                 Err(_) => {
-                    let mend = "write it like `10.0.0.2` or `10.0.0.2:5353`: names are not looked up here".to_owned();
+                    let mend =
+                        "write it like `10.0.0.2` or `10.0.0.2:5353`: host names are not resolved here".to_owned();
                     self.report(&path, format!("`{text}` is not an address"), Some(mend));
                 }
             }
@@ -112,7 +113,7 @@ impl Resolver<'_> {
         Some(DockerProvider { origin, prefix, network, all: written.all })
     }
 
-    /// Somebody who is asked by `http` or `https`, at a URL without a path.
+    /// Resolves a registry that is queried over `http` or `https`, at a URL without a path.
     fn registry(
         &mut self,
         (at, path): (&str, &str),
@@ -137,7 +138,7 @@ impl Resolver<'_> {
         Some(Origin { place, host: authority, tls, timeout, fields: Vec::new() })
     }
 
-    /// A key of a cluster that a provider by DNS cannot understand.
+    /// Reports a key of a cluster that a DNS provider cannot understand.
     pub(super) fn dns_key(&mut self, path: &str, key: &str) {
         let (name, port) = match key.rsplit_once(':') {
             Some((name, port)) => (name, Some(port)),

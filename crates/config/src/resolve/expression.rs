@@ -1,4 +1,4 @@
-//! Regular expressions of conditions: whether they can be read, so that a bad one is told with all else that is wrong with a route, and
+//! Regular expressions of conditions: whether they can be read, so that a bad one is reported with all else that is wrong with a route, and
 //! whether one for a path can hold at all. How large one becomes is found when it is compiled.
 
 use regex_syntax::ParserBuilder;
@@ -39,7 +39,7 @@ impl Resolver<'_> {
     }
 }
 
-/// As the program compiles it: over bytes, with classes that mean ASCII.
+/// Parses an expression as the program compiles it: over bytes, with ASCII classes.
 fn parse(pattern: &str) -> Result<Hir, String> {
     ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern).map_err(|error| {
         let text = error.to_string();
@@ -47,8 +47,8 @@ fn parse(pattern: &str) -> Result<Hir, String> {
     })
 }
 
-/// Whether a match may begin with a byte, and whether it may be empty. What stands between characters, such as `^` and `\b`, is taken to
-/// hold: the answer `false` is certain. The parser bounds how deep an expression nests.
+/// Returns whether a match may begin with a byte, and whether it may be empty. What stands between characters, such as `^` and `\b`, is
+/// taken to hold: the answer `false` is certain. The parser bounds how deep an expression nests.
 fn begins(part: &Hir, byte: u8) -> (bool, bool) {
     match part.kind() {
         HirKind::Empty | HirKind::Look(_) => (false, true),
@@ -98,7 +98,7 @@ fn shape(takes: bool, is_first: bool, is_last: bool) -> Shapes {
     1 << (u8::from(takes) | u8::from(is_first) << 1 | u8::from(is_last) << 2)
 }
 
-/// The ways in which a part can match. What stands between characters, but for `^` and `$`, is taken to hold: that there is none is
+/// Returns the ways in which a part can match. What stands between characters, but for `^` and `$`, is taken to hold: that there is none is
 /// certain.
 fn shapes(part: &Hir) -> Shapes {
     match part.kind() {
@@ -125,7 +125,7 @@ fn shapes(part: &Hir) -> Shapes {
     }
 }
 
-/// The ways in which two parts match one behind the other.
+/// Returns the ways in which two parts match one behind the other.
 fn joined(before: Shapes, behind: Shapes) -> Shapes {
     let has = |set: Shapes, way: u8| set & (1 << way) != 0;
     let (takes, is_first, is_last) = (1, 2, 4);
@@ -137,7 +137,7 @@ fn joined(before: Shapes, behind: Shapes) -> Shapes {
     pairs.filter(|pair| !clash(pair)).fold(0, |all, (one, other)| all | 1 << (one | other))
 }
 
-/// The expression as it may have been meant: anywhere in the path, or at its beginning.
+/// Returns the expression as it may have been meant: anywhere in the path, or at its beginning.
 fn mend(pattern: &str) -> String {
     let (core, is_anchored) = match pattern.strip_prefix('^') {
         Some(rest) => (rest, true),

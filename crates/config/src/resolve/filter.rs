@@ -12,7 +12,7 @@ use crate::file::{self, WHEN};
 const FILE_BYTES_MAX: usize = 64 << 20;
 
 impl Resolver<'_> {
-    /// The filters of the route at a place.
+    /// Returns the filters of the route at a place.
     pub(super) fn filters(&mut self, route: usize, written: &[file::FilterUse]) -> Vec<FilterUse> {
         let at = format!("routes/{route}/filters");
         let mut all = Vec::new();
@@ -43,7 +43,7 @@ impl Resolver<'_> {
         all
     }
 
-    /// The clusters that the settings of a filter name, wherever its schema says that there is one.
+    /// Returns the clusters that the settings of a filter name, wherever its schema says that there is one.
     fn called_clusters(&mut self, at: &str, schema: &Value, settings: &Value) -> Vec<Name> {
         match settings {
             Value::String(name) if schema.get("format").and_then(Value::as_str) == Some(CLUSTER_FORMAT) => {
@@ -123,7 +123,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// What a file of text holds. `None`: it cannot be read, which has been told.
+    /// Returns what a file of text holds. `None`: it cannot be read, which has been told.
     pub(super) fn text_file(&mut self, at: &str, name: &str) -> Option<String> {
         let path = self.beside(name);
         let bytes = match self.file_bytes(&path, FILE_BYTES_MAX) {

@@ -7,7 +7,7 @@ use crate::file;
 use crate::units::show_duration;
 
 impl Resolver<'_> {
-    /// Everything but the active checks.
+    /// Resolves all health settings but active checks.
     pub(super) fn fitness(&mut self, at: &str, written: &file::Cluster) -> Fitness {
         let passive = written.passive_health.as_ref();
         Fitness {
@@ -43,7 +43,7 @@ impl Resolver<'_> {
         if longest < shortest {
             let path = format!("{at}/ejection_time_max");
             let shown = (show_duration(longest), show_duration(shortest));
-            let message = format!("no ejection can last {} at most when the first lasts {}", shown.0, shown.1);
+            let message = format!("the longest ejection, {}, is shorter than the first, {}", shown.0, shown.1);
             self.report(&path, message, Some(format!("write {} or more", shown.1)));
         }
         let looks = written.consecutive_failures > 0

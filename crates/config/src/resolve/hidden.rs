@@ -43,7 +43,7 @@ fn host_key(host: &HostPattern) -> (bool, &str) {
     }
 }
 
-/// Its own place first, then all that hold its requests too.
+/// Returns its own place first, then all that hold its requests too.
 fn places_around(place: Place<'_>) -> Vec<Place<'_>> {
     let (host, path) = place;
     let mut hosts = vec![host];
@@ -63,14 +63,14 @@ fn places_around(place: Place<'_>) -> Vec<Place<'_>> {
     hosts.iter().flat_map(|host| paths.iter().map(move |path| (*host, *path))).collect()
 }
 
-/// How the router ranks routes of one host and path; the smaller is asked first.
+/// Returns how the router ranks routes of one host and path; the smaller is asked first.
 fn rank(asked: &Match) -> (bool, [Reverse<usize>; 4], bool) {
     let counts = [&asked.headers, &asked.query, &asked.cookies, &asked.proxy_tlvs].map(|list| Reverse(list.len()));
     (asked.methods.is_empty(), counts, asked.sources.is_empty())
 }
 
-/// Whether `one` holds for all requests that `other` holds for, of which host and path are at one of the [places around](places_around)
-/// that of `other`.
+/// Returns whether `one` holds for all requests that `other` holds for, of which host and path are at one of the [places
+/// around](places_around) that of `other`.
 fn covers(one: &Route, other: &Route) -> bool {
     let listeners = |one: &[Name], other: &[Name]| {
         one.is_empty() || (!other.is_empty() && other.iter().all(|name| one.contains(name)))
@@ -92,19 +92,19 @@ fn covers(one: &Route, other: &Route) -> bool {
         && values_cover((proxy_tlvs, &asked.proxy_tlvs), false)
 }
 
-/// Whether no request with `*` in the place of a path is meant, which no path of a route but an expression holds.
+/// Returns whether no request with `*` in the place of a path is meant, which no path of a route but an expression holds.
 fn begins_with_slash(asked: &Match) -> bool {
     let names_path = matches!(asked.path, Some(PathMatch::Exact(_) | PathMatch::Prefix(_)));
     names_path || !asked.methods.is_empty() && !asked.methods.iter().any(|method| method == "OPTIONS")
 }
 
-/// Whether a network holds all addresses of another.
+/// Returns whether a network holds all addresses of another.
 fn holds(outer: &Cidr, inner: &Cidr) -> bool {
     let ((first, last), (begin, end)) = (outer.range(), inner.range());
     outer.is_v4() == inner.is_v4() && first <= begin && end <= last
 }
 
-/// Whether each condition follows from one of the others.
+/// Returns whether each condition follows from one of the others.
 fn values_cover((wide, narrow): (&[ValueMatch], &[ValueMatch]), is_case_ignored: bool) -> bool {
     let same_name = |one: &str, other: &str| match is_case_ignored {
         true => one.eq_ignore_ascii_case(other),
@@ -123,7 +123,7 @@ fn values_cover((wide, narrow): (&[ValueMatch], &[ValueMatch]), is_case_ignored:
 struct Asked<'a>(HashMap<Place<'a>, Vec<usize>>);
 
 impl<'a> Asked<'a> {
-    /// The route that takes all requests of another at a place; that one is remembered there if there is none.
+    /// Returns the route that takes all requests of another at a place; that one is remembered there if there is none.
     fn first_at(&mut self, place: Place<'a>, index: usize, routes: &[std::sync::Arc<Route>]) -> Option<usize> {
         let route = &routes[index];
         let is_first = |before: &usize, is_own: bool| {
@@ -175,7 +175,7 @@ impl Resolver<'_> {
         let place = self.place_of(&format!("routes/{first}"), &at);
         let reason = if other.priority > route.priority { "has a higher `priority`" } else { "comes first" };
         let message = format!(
-            "no request reaches route `{}`: route `{}` in {place} takes the same requests and {reason}",
+            "no request reaches route `{}`: route `{}` in {place} matches the same requests and {reason}",
             route.name, other.name
         );
         let mend = "give it another `match`, or take it out".to_owned();

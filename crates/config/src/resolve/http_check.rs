@@ -26,7 +26,7 @@ impl Resolver<'_> {
             let mend = Some(format!("write `/{path}`"));
             self.report(&format!("{at}/path"), format!("the path `{path}` does not begin with `/`"), mend);
         } else if path.bytes().any(|b| b <= b' ' || b >= 0x7f || b == b'#') {
-            let message = format!("the path `{path}` holds a character that no request has");
+            let message = format!("the path `{path}` contains a character that no request may have");
             self.report(&format!("{at}/path"), message, None);
         }
         self.check_method(at, written);
@@ -59,7 +59,7 @@ impl Resolver<'_> {
             let message = "`CONNECT` opens a tunnel, which says nothing about health";
             self.report(&path, message, Some("write another method, such as `GET`".to_owned()));
         } else if upper != method && Method::of(upper.as_bytes()) != Method::Other {
-            let mend = format!("write `{upper}`: upper and lower case differ in methods");
+            let mend = format!("write `{upper}`: methods are case-sensitive");
             self.report(&path, format!("`{method}` is not a method that endpoints know"), Some(mend));
         }
         let sent = written.body.len();
@@ -79,12 +79,12 @@ impl Resolver<'_> {
             ("not/json", refuses(|not| !not.json.as_slice().is_empty())),
         ];
         for (key, _) in looks_at_body.iter().filter(|(_, looks)| *looks && method == "HEAD") {
-            let message = "an answer to HEAD has no body";
+            let message = "a response to HEAD has no body";
             self.report(&format!("{at}/{key}"), message, Some("leave out `method: HEAD`".to_owned()));
         }
     }
 
-    /// The host, and the fields to send beside it.
+    /// Returns the host, and the fields to send beside it.
     fn sent_fields(&mut self, at: &str, written: &file::HttpCheck) -> (Option<String>, Vec<(String, String)>) {
         self.check_host(&format!("{at}/host"), written.host.as_ref());
         let mut fields = self.check_fields(&format!("{at}/headers"), &written.headers, &[]);
@@ -94,7 +94,7 @@ impl Resolver<'_> {
         let (name, host) = fields.remove(place);
         let path = format!("{at}/headers/{name}");
         if written.host.is_some() {
-            let message = "the host stands here twice: as `host`, and among `headers`";
+            let message = "the host is set twice: as `host`, and among `headers`";
             self.report(&path, message, Some("keep one of them".to_owned()));
         }
         self.check_host(&path, Some(&host));
@@ -122,7 +122,7 @@ impl Resolver<'_> {
             body: self.body_tests(&format!("{at}/body"), &written.body),
             json: self.json_tests(&format!("{at}/json"), &written.json),
         };
-        // A key with something wrong in it was told of already.
+        // A key with something wrong in it was reported already.
         if refused == ResponseTests::default()
             && ["statuses", "headers", "body", "json"].iter().all(|key| !self.has(at, key))
         {
@@ -156,7 +156,7 @@ impl Resolver<'_> {
                 let span = self.key_span(at, name);
                 self.sink.push(span, format!("`{name}` is not the name of a header field"), None);
             }
-            // What is wrong with the test itself was told by the schema.
+            // What is wrong with the test itself was reported by the schema.
             fields.extend(value_test(test).map(|test| ValueMatch { name: name.clone(), test }));
         }
         fields
@@ -190,8 +190,7 @@ impl Resolver<'_> {
 
     fn count_conditions(&mut self, at: &str, count: usize) {
         if count > CHECK_CONDITIONS_MAX {
-            let message =
-                format!("these are {count} conditions, and a check takes {CHECK_CONDITIONS_MAX} of a kind at most");
+            let message = format!("these are {count} conditions; a check may have {CHECK_CONDITIONS_MAX} of each kind");
             let mend = "join some of them, for instance in one `regex`".to_owned();
             self.report(at, message, Some(mend));
         }

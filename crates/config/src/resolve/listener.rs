@@ -34,10 +34,10 @@ const HTTP_ONLY: [(&str, &str); 11] = [
     ("request_id", "leave it out"),
 ];
 const NOT_HTTP: [(&str, &str); 2] = [
-    ("cluster", "name the cluster in a route, or say `protocol: tcp`"),
+    ("cluster", "name the cluster in a route, or set `protocol: tcp`"),
     ("idle_timeout", "write `timeouts: { idle: … }`"),
 ];
-const TCP_ONLY: [(&str, &str); 1] = [("sni", "match `host` in a route, or say `protocol: tcp`")];
+const TCP_ONLY: [(&str, &str); 1] = [("sni", "match `host` in a route, or set `protocol: tcp`")];
 const UDP_ONLY: [(&str, &str); 1] = [("responses_max", "leave it out")];
 const NOT_UDP: [(&str, &str); 2] = [("tls", "leave it out"), ("proxy_protocol", "leave it out")];
 
@@ -136,7 +136,7 @@ impl Resolver<'_> {
         for (index, version) in written.http_versions.iter().enumerate() {
             let path = format!("{at}/http_versions/{index}");
             if seen.contains(version) {
-                self.report(&path, "this version stands here twice", None);
+                self.report(&path, "this version is listed twice", None);
             }
             seen.push(*version);
         }
@@ -161,7 +161,7 @@ impl Resolver<'_> {
         };
         if !versions.h1 && self.has(at, "no_keep_alive_for") {
             let mend = Some("leave it out".to_owned());
-            self.warn_at_key(at, "no_keep_alive_for", "without `h1` no connection is closed by this", mend);
+            self.warn_at_key(at, "no_keep_alive_for", "this has no effect without `h1`", mend);
         }
         let forwarding = &written.forwarding;
         HttpListener {
@@ -212,7 +212,7 @@ impl Resolver<'_> {
             for key in ["merge_slashes", "escaped_slashes"] {
                 if self.has(at, key) {
                     let span = self.key_span(at, key);
-                    let message = format!("`{key}` has no meaning while paths stay as they came");
+                    let message = format!("`{key}` has no effect with `normalize: false`");
                     self.sink.push(span, message, Some("leave it out, or leave `normalize: false` out".to_owned()));
                 }
             }
@@ -235,12 +235,12 @@ impl Resolver<'_> {
         }
     }
 
-    /// What HTTP/3 needs, and what it cannot be spoken beside.
+    /// Checks the requirements of HTTP/3 and the settings that it excludes.
     fn check_http3(&mut self, at: &str, name: &str, written: &file::Listener, bind: Option<&Address>) {
         let Some(index) = written.http_versions.iter().position(|version| *version == file::HttpVersion::H3) else {
             if self.has(at, "http3") {
                 let span = self.key_span(at, "http3");
-                let message = format!("`http3` has no meaning while listener `{name}` does not speak it");
+                let message = format!("`http3` has no effect: listener `{name}` does not speak HTTP/3");
                 self.sink.push(span, message, Some("add `h3` to `http_versions`".to_owned()));
             }
             return;
@@ -254,11 +254,11 @@ impl Resolver<'_> {
         if written.proxy_protocol.is_some() {
             let message =
                 format!("`h3` and `proxy_protocol` exclude each other in listener `{name}`: QUIC has no such header");
-            self.report(&path, message, leave_out("speak HTTP/3 in a listener of its own"));
+            self.report(&path, message, leave_out("use a separate listener for HTTP/3"));
         }
         match bind {
             Some(Address::Unix(_)) => {
-                let message = format!("listener `{name}` speaks `h3`, which Unix sockets do not carry");
+                let message = format!("listener `{name}` speaks `h3`, which does not work over Unix sockets");
                 self.report(&path, message, leave_out("bind an address with a port"));
             }
             Some(bind) => self.take_bind(&format!("{at}/bind"), (bind, true), format!("listener `{name}`, for HTTP/3")),
@@ -288,7 +288,7 @@ impl Resolver<'_> {
         };
         if written.tls.is_some() && written.sni.is_some() {
             let message =
-                format!("`tls` and `sni` exclude each other in listener `{name}`: `sni` passes TLS on untouched");
+                format!("`tls` and `sni` exclude each other in listener `{name}`: `sni` forwards TLS unchanged");
             let span = self.key_span(at, "tls");
             self.sink.push(span, message, Some("keep one of them".to_owned()));
         }
@@ -304,7 +304,7 @@ impl Resolver<'_> {
         bind: Option<&Address>,
     ) -> Option<UdpListener> {
         if let Some(Address::Unix(_)) = bind {
-            let message = format!("listener `{name}` speaks udp, which Unix sockets do not carry here");
+            let message = format!("listener `{name}` speaks udp, which does not work over Unix sockets");
             self.report(&format!("{at}/bind"), message, Some("bind an address with a port".to_owned()));
         }
         let Some(cluster) = &written.cluster else {
@@ -327,19 +327,17 @@ impl Resolver<'_> {
         self.cluster_exists(path, cluster);
         let written = self.objects.clusters.as_ref().and_then(|all| all.get(cluster)?.get("http_versions"));
         let versions = written.map_or(&[][..], Node::items);
-        // One with others beside it is told of where it stands.
+        // One with others beside it is reported where it stands.
         if !matches!(versions, [only] if only.text() == Some("h3")) {
             return;
         }
         let (message, mend) = match what {
             Carried::Streams => (
-                format!(
-                    "cluster `{cluster}` speaks HTTP/3 alone, over UDP, and streams of TCP cannot be passed on to it"
-                ),
+                format!("cluster `{cluster}` speaks only HTTP/3, over UDP: TCP streams cannot be forwarded to it"),
                 "name a cluster whose endpoints listen on TCP, without `http_versions: [h3]`",
             ),
             Carried::Datagrams => (
-                format!("cluster `{cluster}` speaks HTTP/3 itself, and datagrams are passed on as they come"),
+                format!("cluster `{cluster}` speaks HTTP/3, but datagrams are forwarded unchanged"),
                 "name a cluster with the same endpoints and neither `http_versions` nor `tls`",
             ),
         };
@@ -354,7 +352,7 @@ impl Resolver<'_> {
             self.takes(&path, cluster, Carried::Streams);
             match host.parse::<HostPattern>() {
                 Ok(pattern) if seen.contains_key(&pattern) => {
-                    self.report(&path, format!("`{host}` stands here twice"), None);
+                    self.report(&path, format!("`{host}` is listed twice"), None);
                 }
                 Ok(pattern) => {
                     seen.insert(pattern.clone(), ());
@@ -398,7 +396,11 @@ impl Resolver<'_> {
                 if self.has(at, key) {
                     let span = self.key_span(at, key);
                     let mend = "add `mode: required` or `mode: optional`".to_owned();
-                    self.sink.push(span, format!("`{key}` has no meaning while clients are not asked"), Some(mend));
+                    self.sink.push(
+                        span,
+                        format!("`{key}` has no effect: client certificates are not requested"),
+                        Some(mend),
+                    );
                 }
             }
             return Some(ClientAuth::Off);

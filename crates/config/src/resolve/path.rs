@@ -1,4 +1,4 @@
-//! Paths that routes and filters name, in the form in which they are compared: whoever writes `/caf%c3%a9` means what clients ask
+//! Paths that routes and filters name, in the form in which they are compared: anyone who writes `/caf%c3%a9` means what clients ask
 //! for, and a route that guards a path guards it however the configuration spells it.
 
 use model::filter::PATH_FORMAT;
@@ -20,7 +20,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A path as the listeners of the route have it. Where they do not agree, or refuse it, it stays as it was written, and that is
+    /// Returns a path as the listeners of the route have it. Where they do not agree, or refuse it, it stays as it was written, and that is
     /// told.
     pub(super) fn compared_path(&mut self, at: &str, path: &str) -> String {
         let of = |rules: &Option<Paths>| match rules {
@@ -36,9 +36,8 @@ impl Resolver<'_> {
             [] => self.warn_of_no_form(at, path),
             several => {
                 let list = several.iter().map(|form| format!("`{form}`")).collect::<Vec<_>>().join(" and ");
-                let message =
-                    format!("the listeners of this route bring the path `{path}` into different forms: {list}");
-                let mend = "give each listener a route of its own, by `listeners`: here it is compared as it stands";
+                let message = format!("the listeners of this route normalize the path `{path}` differently: {list}");
+                let mend = "give each listener its own route, with `listeners`; here the path is compared as written";
                 self.warn(at, message, Some(mend.to_owned()));
             }
         }
@@ -47,8 +46,8 @@ impl Resolver<'_> {
 
     fn warn_of_no_form(&mut self, at: &str, path: &str) {
         let kept = Paths { merge_slashes: true, escaped_slashes: EscapedSlashes::Keep };
-        let mend = normal(path, &kept).map(|_| "say `paths: { escaped_slashes: keep }` in the listener".to_owned());
-        let message = format!("no request has the path `{path}`: it can be read in several ways, and is refused");
+        let mend = normal(path, &kept).map(|_| "set `paths: { escaped_slashes: keep }` in the listener".to_owned());
+        let message = format!("no request has the path `{path}`: it is ambiguous, so such requests are rejected");
         self.warn(at, message, mend);
     }
 
@@ -70,7 +69,7 @@ impl Resolver<'_> {
     }
 }
 
-/// What a schema says of a key, also where `null` may stand in place of the whole.
+/// Returns what a schema says of a key, also where `null` may stand in place of the whole.
 fn of_key<'s>(schema: &'s Value, key: &str) -> Option<&'s Value> {
     let own = schema.get("properties").and_then(|properties| properties.get(key));
     own.or_else(|| schema.get("anyOf")?.as_array()?.iter().find_map(|one| of_key(one, key)))

@@ -99,7 +99,7 @@ fn check(bytes: &[u8], need: Need) -> Result<(), (String, Option<String>)> {
     }
 }
 
-/// The labels of the blocks (RFC 7468), each with something like base64 in it and closed.
+/// Returns the labels of the blocks (RFC 7468), each with something like base64 in it and closed.
 fn labels(text: &str) -> Result<Vec<&str>, String> {
     let mut labels = Vec::new();
     let mut open: Option<(&str, usize)> = None;

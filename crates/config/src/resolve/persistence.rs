@@ -19,7 +19,7 @@ use super::address::stand_in;
 use crate::file;
 use crate::units::Time;
 
-/// Whether a client's requests of one host, or of one domain, may go to both clusters by different routes.
+/// Returns whether a client's requests of one host, or of one domain, may go to both clusters by different routes.
 fn meet(routes: &[(usize, Route)], (one, other): (&str, &str), domain: &Option<String>) -> bool {
     let leads = |route: &Route, cluster: &str| route.action.clusters().iter().any(|name| name.as_str() == cluster);
     let of = |cluster| routes.iter().map(|(_, route)| route).filter(move |route| leads(route, cluster));
@@ -32,7 +32,7 @@ fn meet(routes: &[(usize, Route)], (one, other): (&str, &str), domain: &Option<S
     of(one).any(share)
 }
 
-/// Without hosts a route is for all of them.
+/// Returns whether two routes may share a host; one without hosts applies to all of them.
 fn may_share_a_host(one: &[HostPattern], other: &[HostPattern]) -> bool {
     let overlap = |one: &HostPattern, other: &HostPattern| match (one, other) {
         (HostPattern::Exact(name), pattern) | (pattern, HostPattern::Exact(name)) => pattern.matches(name),
@@ -72,7 +72,7 @@ impl Resolver<'_> {
             let meets = |first: &&&Cluster| meet(routes, (first.name.as_str(), cluster.name.as_str()), &cookie.domain);
             if let Some(first) = sharing.iter().find(meets) {
                 let message = format!(
-                    "the cluster `{}` sets a cookie `{}` for the same clients: each of both would take the other's for none",
+                    "the cluster `{}` sets a cookie `{}` for the same clients: each of them would ignore the other's cookie",
                     first.name, cookie.name
                 );
                 let at = format!("clusters/{}/persistence/cookie", cluster.name);
@@ -148,7 +148,7 @@ impl Resolver<'_> {
         Some(SessionRoute { on, label: label.clone() })
     }
 
-    /// A value that two endpoints have names neither.
+    /// Rejects a value that two endpoints have: it would name neither.
     fn unique_labels(&mut self, at: &str, label: &str, endpoints: &[file::Endpoint]) {
         let cluster = at.trim_end_matches("/persistence/route");
         let mut seen: HashMap<&str, &str> = HashMap::new();
@@ -157,7 +157,7 @@ impl Resolver<'_> {
             let Some(value) = settings.labels.get(label) else { continue };
             if let Some(first) = seen.insert(value, &settings.address) {
                 let message = format!("`{}` and `{first}` have the same label `{label}: {value}`", settings.address);
-                let mend = "a session is known by it: give each a value of its own".to_owned();
+                let mend = "it identifies sessions: give each endpoint its own value".to_owned();
                 self.report(&format!("{cluster}/endpoints/{index}/labels/{label}"), message, Some(mend));
             }
         }
@@ -240,7 +240,7 @@ impl Resolver<'_> {
             let span = self.tree.locate(&place);
             let mend = "`openssl rand -hex 32` makes a good one".to_owned();
             let message =
-                format!("the secret has {} bytes, which can be guessed: {SECRET_BYTES_MIN} are the least", bytes.len());
+                format!("the secret has {} bytes, which can be guessed: use at least {SECRET_BYTES_MIN}", bytes.len());
             self.sink.push(span, message, Some(mend));
             return None;
         }

@@ -37,7 +37,7 @@ impl Resolver<'_> {
         Some(Provider { name: name.into(), start_timeout: written.start_timeout.0, kind })
     }
 
-    /// The providers, and what clusters ask of them.
+    /// Returns the providers, and what clusters ask of them.
     pub(crate) fn providers_alone(mut self) -> (Vec<Arc<Provider>>, Vec<EndpointsFrom>) {
         let mut asked = Vec::new();
         let providers = self.named("providers", &mut serde_json::Map::new(), Self::provider);
@@ -62,7 +62,7 @@ impl Resolver<'_> {
         if !is_secure && !matches!(written.tls, None | Some(file::ClusterTls::Switch(false))) {
             let mend = Some("write `https://`, or leave `tls` out".to_owned());
             let span = self.key_span(at, "tls");
-            self.sink.push(span, "`tls` is for `https`", mend);
+            self.sink.push(span, "`tls` needs `https`", mend);
         }
         let place =
             Place::Host(host.trim_matches(['[', ']']).to_owned(), port.unwrap_or(if is_secure { 443 } else { 80 }));
@@ -78,7 +78,7 @@ impl Resolver<'_> {
         Some(HttpProvider { origin, path: path.to_owned(), interval, size_max: written.size_max.0 })
     }
 
-    /// TLS towards an origin that is asked by `https`, or not.
+    /// Resolves TLS towards an origin at an `https` URL.
     pub(super) fn origin_tls(
         &mut self,
         at: &str,
@@ -94,7 +94,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// The fields of each request to an origin, those by `headers`, `token` and `basic_auth`.
+    /// Returns the fields of each request to an origin, those by `headers`, `token` and `basic_auth`.
     pub(super) fn origin_fields(
         &mut self,
         at: &str,
@@ -110,7 +110,7 @@ impl Resolver<'_> {
         }
         if let (Some(_), Some(_)) = (token, basic) {
             let span = self.key_span(at, "basic_auth");
-            self.sink.push(span, "there is a `token` already", Some("leave one of them out".to_owned()));
+            self.sink.push(span, "there is already a `token`", Some("leave one of them out".to_owned()));
         }
         if let Some(token) = token.and_then(|token| self.credential(&format!("{at}/token"), token)) {
             fields.push(("authorization".to_owned(), format!("Bearer {token}")));
@@ -124,7 +124,7 @@ impl Resolver<'_> {
         fields
     }
 
-    /// A secret of somebody else, however short.
+    /// Returns a secret of someone else, however short.
     pub(super) fn credential(&mut self, at: &str, written: &file::Secret) -> Option<String> {
         let (bytes, place) = match written {
             file::Secret::Written(text) => (Arc::from(text.as_bytes()), at.to_owned()),
@@ -139,7 +139,7 @@ impl Resolver<'_> {
         if text.is_none() {
             // The text itself must not be shown.
             let span = self.tree.locate(&place);
-            self.sink.push(span, "it is empty, or holds what cannot be sent", None);
+            self.sink.push(span, "it is empty, or contains characters that cannot be sent", None);
         }
         text
     }
@@ -151,7 +151,7 @@ impl Resolver<'_> {
         interval
     }
 
-    /// The endpoints that a provider gives for a key, in a tree with nothing else.
+    /// Returns the endpoints that a provider gives for a key, in a tree with nothing else.
     pub(crate) fn given_endpoints(&mut self, key: &str) -> Vec<Endpoint> {
         let tree = self.tree;
         let at = format!("endpoints/{key}");
@@ -164,14 +164,14 @@ impl Resolver<'_> {
             };
             if address.parse::<SocketAddr>().is_err() {
                 let message = format!("`{address}` is not an address with a port");
-                let mend = "names are not looked up here: write it like `10.0.0.1:8080`".to_owned();
+                let mend = "host names are not resolved here: write it like `10.0.0.1:8080`".to_owned();
                 self.report(&path, message, Some(mend));
             }
         }
         if self.sink.is_empty() { self.endpoints(&at, &written) } else { Vec::new() }
     }
 
-    /// Who gives the endpoints of a cluster.
+    /// Resolves the provider of a cluster's endpoints.
     pub(super) fn endpoints_from(
         &mut self,
         at: &str,
@@ -195,7 +195,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Whether it is `https`, host, port, and what is asked for there.
+/// Returns whether it is `https`, host, port, and what is asked for there.
 pub(super) fn split_url(url: &str) -> Option<(bool, &str, Option<u16>, &str)> {
     let (is_secure, rest) = match url.strip_prefix("https://") {
         Some(rest) => (true, rest),

@@ -47,7 +47,7 @@ impl Resolver<'_> {
                 file::ProxyTlv::UniqueId => &mut tlvs.unique_id,
             };
             if std::mem::replace(wanted, true) {
-                self.report(&format!("{at}/tlvs/{index}"), "this stands here twice", None);
+                self.report(&format!("{at}/tlvs/{index}"), "this is listed twice", None);
             }
         }
         tlvs.custom = self.custom_tlvs(at, &settings.custom);
@@ -62,7 +62,7 @@ impl Resolver<'_> {
             let path = format!("{at}/custom/{key}");
             let Some(kind) = custom_type(key) else {
                 let span = self.key_span(&format!("{at}/custom"), key);
-                let mend = "types of your own are `0xe0` to `0xef`".to_owned();
+                let mend = "custom types are `0xe0` to `0xef`".to_owned();
                 self.sink.push(span, format!("`{key}` is not a type that can be chosen"), Some(mend));
                 continue;
             };
@@ -78,7 +78,7 @@ impl Resolver<'_> {
                 let message = format!("a value has at most {PROXY_OWN_TLV_BYTES_MAX} bytes, not {length}");
                 self.report(&path, message, None);
             } else if custom.iter().any(|known| known.kind == kind) {
-                self.report(&path, format!("the type `{key}` stands here twice"), None);
+                self.report(&path, format!("the type `{key}` is listed twice"), None);
             }
             total += 3 + length;
             custom.push(OwnTlv { key: key.clone(), kind, value: value.clone() });
@@ -93,7 +93,7 @@ impl Resolver<'_> {
     }
 }
 
-/// How long a template is without its variables.
+/// Returns how long a template is without its variables.
 fn literal_bytes(text: &str) -> Result<usize, String> {
     let length = |piece: &Piece| match piece {
         Piece::Literal(text) => text.len(),

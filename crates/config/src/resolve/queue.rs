@@ -35,7 +35,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The answer; without `retry_after` that is told when it is sent.
+    /// Returns the answer; without `retry_after` that is reported when it is sent.
     pub(super) fn page(&mut self, at: &str, written: &file::Page, retry_after: Option<u64>) -> Option<LocalResponse> {
         let (body, kind) = match (&written.file, &written.body) {
             (Some(file), _) => (self.page_file(&format!("{at}/file"), file)?, kind_of(file)),
@@ -69,7 +69,7 @@ impl Resolver<'_> {
         let Some(written) = &route.queue else { return Precedence::default() };
         if route.cluster.is_none() && route.clusters.is_none() {
             let mend = Some("leave it out, or name a cluster".to_owned());
-            self.report(at, "`queue` has no meaning for a route that forwards to no cluster", mend);
+            self.report(at, "`queue` has no effect for a route that forwards to no cluster", mend);
         }
         Precedence { class: written.class, offset_ms: written.offset.map_or(0, |shift| shift.0) }
     }

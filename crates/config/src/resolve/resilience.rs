@@ -63,12 +63,12 @@ impl Resolver<'_> {
             written;
         let bounds = [requests_max, pending_max, connections_max, retries_max];
         if error_ratio.is_none() && bounds.iter().all(|bound| bound.is_none()) {
-            let mend = Some("set at least one of its bounds, such as `requests_max: 1000`".to_owned());
-            self.report(at, "this circuit breaker never refuses anything", mend);
+            let mend = Some("set at least one of its limits, such as `requests_max: 1000`".to_owned());
+            self.report(at, "this circuit breaker never rejects anything", mend);
         }
         if pending_max.is_some() && cluster.queue.is_none() {
             let mend = Some("give the cluster a `queue`, or leave `pending_max` out".to_owned());
-            self.report(&format!("{at}/pending_max"), "nothing waits in this cluster, it has no queue", mend);
+            self.report(&format!("{at}/pending_max"), "nothing waits in this cluster: it has no queue", mend);
         }
         if error_ratio.as_ref().is_some_and(|ratio| ratio.share.0 == 0) {
             let mend = Some("write it like `50%`, from 1% to 100%".to_owned());
@@ -76,7 +76,7 @@ impl Resolver<'_> {
         }
         if error_ratio.as_ref().is_some_and(|ratio| ratio.window.0 < ERROR_WINDOW_MIN) {
             let mend = Some("make it at least `100ms`".to_owned());
-            self.report(&format!("{at}/error_ratio/window"), "too few requests fall into so short a time", mend);
+            self.report(&format!("{at}/error_ratio/window"), "this window is too short", mend);
         }
         CircuitBreaker {
             requests_max: *requests_max,

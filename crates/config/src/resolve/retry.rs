@@ -26,7 +26,7 @@ impl Resolver<'_> {
             self.report(&format!("{at}/backoff/base"), "`base` is longer than `max`", mend);
         }
         if written.body_max.0 > REPLAY_BYTES_MAX as u64 {
-            let mend = Some(format!("at most {} KiB can be kept", REPLAY_BYTES_MAX / 1024));
+            let mend = Some(format!("at most {} KiB can be buffered", REPLAY_BYTES_MAX / 1024));
             self.report(&format!("{at}/body_max"), "`body_max` is too large", mend);
         }
         Retry {
@@ -68,7 +68,7 @@ impl Resolver<'_> {
     }
 }
 
-/// What may have been meant by a condition that there is not.
+/// Returns what may have been meant by a condition that there is not.
 fn mend_condition(written: &str) -> String {
     if let Some((first, last)) = written.split_once('-')
         && status_range(&format!("{last}-{first}")).is_some()

@@ -48,14 +48,14 @@ impl Resolver<'_> {
         })
     }
 
-    /// Names of routes are ids; a given one may also meet a counted one.
+    /// Checks that names of routes are unique; a given name may also equal a counted one.
     pub(super) fn unique_route_names(&mut self, routes: &[(usize, Route)]) {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for (index, route) in routes {
             if let Some(first) = seen.insert(route.name.as_str(), *index) {
                 let path = format!("routes/{index}/name");
                 let place = self.place_of(&format!("routes/{first}"), &path);
-                let message = format!("the name `{}` is taken by the route in {place}", route.name);
+                let message = format!("the name `{}` is already used by the route in {place}", route.name);
                 let bond = self.taken_at(&format!("routes/{first}"));
                 self.report_bound(&path, (message, Some("give one of them another name".to_owned())), bond);
             }
@@ -123,13 +123,13 @@ impl Resolver<'_> {
             self.report(at, format!("the path `{path}` does not begin with `/`"), Some(format!("write `/{path}`")));
         } else if path.contains(['?', '#']) {
             let mend = "match the query with `query`".to_owned();
-            self.report(at, format!("the path `{path}` holds a query or fragment"), Some(mend));
+            self.report(at, format!("the path `{path}` contains a query or fragment"), Some(mend));
         } else if path.contains('*') {
             let mend = format!("write `prefix: {}`, or `regex`", path.trim_end_matches(['*', '/']));
-            self.report(at, format!("`*` stands for itself in the path `{path}`"), Some(mend));
+            self.report(at, format!("`*` is not a wildcard in the path `{path}`"), Some(mend));
         } else if path.bytes().any(|b| b <= b' ' || b >= 0x7f) {
             let mend = "write such characters percent-encoded, as clients send them".to_owned();
-            self.report(at, format!("the path `{path}` holds a character that no request has"), Some(mend));
+            self.report(at, format!("the path `{path}` contains a character that no request may have"), Some(mend));
         } else {
             return self.compared_path(at, path);
         }
@@ -142,7 +142,7 @@ impl Resolver<'_> {
             if !is_token(method.as_bytes()) || method.contains('|') {
                 self.report(&path, format!("`{method}` is not a method"), mend_methods(method));
             } else if method.bytes().any(|b| b.is_ascii_lowercase()) {
-                let mend = format!("write `{}`: upper and lower case differ in methods", method.to_ascii_uppercase());
+                let mend = format!("write `{}`: methods are case-sensitive", method.to_ascii_uppercase());
                 self.report(&path, format!("`{method}` is not a method that clients send"), Some(mend));
             }
         }
@@ -172,7 +172,7 @@ impl Resolver<'_> {
             } else if names == Names::Fields && name.eq_ignore_ascii_case("host") {
                 Some("the host is matched by `host`".to_owned())
             } else {
-                all.iter().any(same).then(|| format!("`{name}` stands here twice"))
+                all.iter().any(same).then(|| format!("`{name}` is listed twice"))
             };
             if let Some(message) = problem {
                 let span = self.key_span(at, name);
@@ -220,7 +220,7 @@ impl Resolver<'_> {
             let path = format!("{at}/{index}/cluster");
             self.cluster_exists(&path, &part.cluster);
             if all.iter().any(|(name, _)| name.as_str() == part.cluster) {
-                self.report(&path, format!("cluster `{}` stands here twice", part.cluster), None);
+                self.report(&path, format!("cluster `{}` is listed twice", part.cluster), None);
             }
             all.push((part.cluster.as_str().into(), part.weight));
         }
@@ -234,7 +234,7 @@ impl Resolver<'_> {
         match model::template::parse(&written.from) {
             Err(message) => self.report(&format!("{at}/from"), message, None),
             Ok(pieces) if pieces.iter().all(|piece| matches!(piece, Piece::Literal(_))) => {
-                let message = format!("`{}` holds no variable: all requests go to the same cluster", written.from);
+                let message = format!("`{}` contains no variable: all requests go to the same cluster", written.from);
                 let mend = "write `cluster: NAME`, or a variable such as `{request_header:x-cluster}`".to_owned();
                 self.report(&format!("{at}/from"), message, Some(mend));
             }
@@ -244,7 +244,7 @@ impl Resolver<'_> {
             let path = format!("{at}/allowed/{index}");
             self.cluster_exists(&path, name);
             if written.allowed[..index].contains(name) {
-                self.report(&path, format!("cluster `{name}` stands here twice"), None);
+                self.report(&path, format!("cluster `{name}` is listed twice"), None);
             }
         }
         if let Some(name) = &written.otherwise {
@@ -274,7 +274,7 @@ impl Resolver<'_> {
         }
         if ["scheme", "host", "port", "path"].iter().all(|key| !self.has(at, key)) {
             let mend = "add `scheme`, `host`, `port` or `path`".to_owned();
-            self.report(at, "the redirect leads to where the request came from", Some(mend));
+            self.report(at, "the redirect leads back to the same address", Some(mend));
         }
         Redirect { status, scheme, host, port, path }
     }
@@ -289,7 +289,7 @@ impl Resolver<'_> {
             }
         }
         if !written.body.is_empty() && matches!(written.status, 204 | 205 | 304) {
-            self.report(&format!("{at}/body"), format!("an answer with status {} has no body", written.status), None);
+            self.report(&format!("{at}/body"), format!("a response with status {} has no body", written.status), None);
         }
         LocalResponse { status: written.status, fields, body: written.body.clone().into_bytes() }
     }
@@ -309,14 +309,14 @@ pub(super) fn value_test(written: &file::ValueTest) -> Option<ValueTest> {
     }
 }
 
-/// A list of the methods that stand there in one text.
+/// Returns a list of the methods that stand there in one text.
 fn mend_methods(text: &str) -> Option<String> {
     let words: Vec<&str> = text.split(['|', ',', ' ']).filter(|word| !word.is_empty()).collect();
     let are_methods = words.len() > 1 && words.iter().all(|word| word.bytes().all(|b| b.is_ascii_alphabetic()));
     are_methods.then(|| format!("write a list: `[{}]`", words.join(", ").to_ascii_uppercase()))
 }
 
-/// What to write for the path of a redirect that is none: of a URL its parts, unless they are no parts of their own.
+/// Returns what to write for the path of a redirect that is none: of a URL its parts, unless they are no parts of their own.
 fn mend_redirect_path(path: &str) -> Option<String> {
     let Some((scheme, rest)) = path.split_once("://") else { return Some(format!("write `/{path}`")) };
     let scheme = Some(scheme).filter(|scheme| matches!(*scheme, "http" | "https"))?;

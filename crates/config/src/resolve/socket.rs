@@ -33,9 +33,9 @@ impl Resolver<'_> {
             }
             // One file by two paths would be two sockets of which one is in the other's way.
             None if text.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) => {
-                (format!("`{text}` is not the shortest way to write it"), "leave out `//`, `/./` and `/../`")
+                (format!("`{text}` is not normalized"), "leave out `//`, `/./` and `/../`")
             }
-            _ if text.contains('\0') => ("a path cannot hold a zero byte".to_owned(), "leave it out"),
+            _ if text.contains('\0') => ("a path cannot contain a NUL byte".to_owned(), "leave it out"),
             _ if text.len() > UNIX_PATH_BYTES_MAX => {
                 let message = format!("the path of a Unix socket has at most {UNIX_PATH_BYTES_MAX} bytes");
                 (format!("{message}, not {}", text.len()), "choose a shorter one")
@@ -53,12 +53,12 @@ impl Resolver<'_> {
         (bind, is_udp): (Option<&Address>, bool),
     ) -> ListenerSocket {
         let (foreign, because): (&[_], _) = match bind {
-            Some(Address::Ip(_)) => (&FILE_ONLY, "is for Unix sockets"),
-            Some(Address::Unix(_)) => (&NETWORK_ONLY, "has no meaning for a Unix socket"),
+            Some(Address::Ip(_)) => (&FILE_ONLY, "applies to Unix sockets only"),
+            Some(Address::Unix(_)) => (&NETWORK_ONLY, "has no effect for a Unix socket"),
             None => (&[], ""),
         };
         let (streams, because_udp): (&[_], _) =
-            if is_udp { (&STREAMS_ONLY, "has no meaning for datagrams") } else { (&[], "") };
+            if is_udp { (&STREAMS_ONLY, "has no effect for datagrams") } else { (&[], "") };
         let streams = streams.iter().map(|key| (key, because_udp));
         for (key, because) in foreign.iter().map(|key| (key, because)).chain(streams) {
             if self.has(at, key) {
@@ -70,7 +70,7 @@ impl Resolver<'_> {
             let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && text.len() <= 4);
             if mode.is_none() {
                 let mend = "write it in quotes and in octal, such as `\"0660\"`".to_owned();
-                self.report(&format!("{at}/mode"), format!("`{text}` is no permission of a file"), Some(mend));
+                self.report(&format!("{at}/mode"), format!("`{text}` is not a file mode"), Some(mend));
             }
             mode
         });
@@ -95,7 +95,7 @@ impl Resolver<'_> {
             let path = if texts.len() == 1 { path.clone() } else { format!("{path}/{index}") };
             match text.parse::<IpAddr>() {
                 Ok(address) if addresses.iter().any(|known| known.is_ipv4() == address.is_ipv4()) => {
-                    self.report(&path, "there is an address of this family already", None);
+                    self.report(&path, "there is already an address of this family", None);
                 }
                 Ok(address) => addresses.push(address),
                 Err(_) => {

@@ -28,7 +28,7 @@ impl Resolver<'_> {
             let mend = "add one: `listeners: { web: { bind: \"127.0.0.1:8080\" } }`".to_owned();
             self.warnings.push(
                 Span::whole(self.tree.span.file),
-                "there are no listeners: no connection is taken",
+                "there are no listeners: no connection is accepted",
                 Some(mend),
             );
         }
@@ -47,7 +47,7 @@ impl Resolver<'_> {
                 && let Some(key) = written.place(&cluster.name).and_then(|place| written.key(place))
             {
                 // Without a mend: there may be one for each of very many clusters, and all of them are kept.
-                let message = || format!("no route and no listener leads to the cluster `{}`", cluster.name);
+                let message = || format!("no route and no listener uses the cluster `{}`", cluster.name);
                 self.warnings.push_with(key.span, message);
             }
             if cluster.endpoints.is_empty() && cluster.endpoints_from.is_none() {
@@ -72,7 +72,7 @@ impl Resolver<'_> {
             return;
         }
         let message =
-            format!("the cluster `{}` has no endpoints, and neither the API nor a provider can add some", cluster.name);
+            format!("the cluster `{}` has no endpoints, and neither the API nor a provider can add any", cluster.name);
         let mend = "add endpoints, or an `admin` address for the API".to_owned();
         self.warn_at_key(&format!("clusters/{}", cluster.name), "endpoints", message, Some(mend));
     }
@@ -162,7 +162,7 @@ impl Resolver<'_> {
         }
         if fitness.slow_start.is_some() {
             let message = match &cluster.balance {
-                Balance::Hash(_) => Some("hash balancers have no slow start: keys would keep moving"),
+                Balance::Hash(_) => Some("slow start does not apply to hash balancers: keys would keep moving"),
                 _ if cluster.endpoints.len() == 1 => Some("the only endpoint gets all requests from the start"),
                 _ => None,
             };
@@ -174,7 +174,7 @@ impl Resolver<'_> {
             for (index, _) in cluster.endpoints.iter().enumerate().filter(|(_, end)| end.agent_port.is_some()) {
                 let mend = Some("give the cluster an `agent_check`".to_owned());
                 let at = format!("{at}/endpoints/{index}");
-                self.warn_at_key(&at, "agent_port", "no agent is asked there", mend);
+                self.warn_at_key(&at, "agent_port", "no agent is queried there", mend);
             }
         }
     }
@@ -186,7 +186,7 @@ impl Resolver<'_> {
         let retry = &cluster.retry;
         let is_written = retry.budget.is_some() && retry.attempts_max > 1 && self.has(at, "retry");
         if is_written && !retry.same_endpoint && cluster.endpoints.len() == 1 && cluster.endpoints_from.is_none() {
-            let mend = "add `same_endpoint: true` if it is to be asked again".to_owned();
+            let mend = "add `same_endpoint: true` to try it again".to_owned();
             self.warn_at_key(at, "retry", "with one endpoint there is no other to try", Some(mend));
         }
         self.useless_conditions(&format!("{at}/retry"), retry);
@@ -194,12 +194,12 @@ impl Resolver<'_> {
 
     fn useless_conditions(&mut self, at: &str, retry: &Retry) {
         if !retry.on.grpc_statuses.is_empty() && retry.methods == Methods::Idempotent {
-            let message = "a call of gRPC is a POST, which is not sent again after an endpoint may have acted on it";
+            let message = "a gRPC call is a POST, which is not retried once an endpoint may have processed it";
             self.warn_at_key(at, "on", message, Some("add `methods: any` if that does no harm".to_owned()));
         }
         if let Some((first, _)) = retry.on.statuses.iter().find(|(first, _)| *first < FAILURES_FROM) {
-            let message = format!("{first} is not a failure: a good response would be thrown away and requested again");
-            self.warn_at_key(at, "on", message, Some(format!("name statuses from {FAILURES_FROM} on")));
+            let message = format!("{first} is not a failure: a good response would be discarded and requested again");
+            self.warn_at_key(at, "on", message, Some(format!("list statuses from {FAILURES_FROM} on")));
         }
     }
 

@@ -106,6 +106,6 @@ fn refusal(kind: &str, key: &str) -> Option<(String, Option<String>)> {
     let one = kind.trim_end_matches('s');
     own.contains(&key).then(|| {
         let mend = (key != DEFAULTS_KEY).then(|| format!("write it in each {one}"));
-        (format!("`{key}` cannot have a default: it is each {one}'s own"), mend)
+        (format!("`{key}` cannot have a default: each {one} has its own"), mend)
     })
 }

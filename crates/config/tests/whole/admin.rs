@@ -109,7 +109,7 @@ fn what_does_not_go_together_is_told_with_what_to_write() {
     );
     assert_eq!(
         told(&format!("  tls: {{ {SHOWN} }}\n{identity}")),
-        ["5: `identities` has no effect unless clients are asked for a certificate (add `client: { mode: required, \
+        ["5: `identities` has no effect unless client certificates are requested (add `client: { mode: required, \
           authorities: FILE }` to `tls`)"]
     );
     let nobody = [
@@ -121,19 +121,19 @@ fn what_does_not_go_together_is_told_with_what_to_write() {
     let named = CLIENT.replace(" }", ", identity_header: x-who }");
     assert_eq!(
         told(&format!("  tls: {{ {SHOWN}{named} }}\n{identity}")),
-        ["4: `identity_header` has no meaning here: nothing is passed on (leave it out)"]
+        ["4: `identity_header` has no effect here: nothing is forwarded (leave it out)"]
     );
     let two = SHOWN.replace("}]", "}, { chain: \"${CERTS}/site.pem\", key: \"${CERTS}/site.key\" }]");
     assert_eq!(
         told(&format!("  tls: {{ {two} }}\n")),
-        [
-            "4: the administrator's listener shows one certificate (leave the others out; one certificate may have many names)"
-        ]
+        ["4: the admin listener uses one certificate (leave the others out; one certificate may have many names)"]
     );
     let socket = admin(&format!("  tls: {{ {SHOWN} }}\n")).replace("127.0.0.1:9900", "unix:/run/a.sock");
     assert_eq!(
         messages(&socket),
-        ["4: `tls` is for addresses of the network (leave it out: a Unix socket is protected by its file permissions)"]
+        [
+            "4: `tls` applies to network addresses only (leave it out: a Unix socket is protected by its file permissions)"
+        ]
     );
 }
 
@@ -147,7 +147,7 @@ fn identities_are_told_apart() {
     assert_eq!(
         told("    - { name: a, role: read, common_name: x }\n    - { name: a, role: admin, common_name: x }\n"),
         [
-            "7: there is an identity `a` already (give one of them another name)",
+            "7: there is already an identity `a` (give one of them another name)",
             "7: it is the same as that of `a`: a client with it could be either (give each its own)",
         ]
     );

@@ -159,7 +159,7 @@ fn the_own_zone_is_written_at_the_top_and_matters_where_it_is_preferred() {
 fn mistakes_in_a_place_are_told_with_what_to_write() {
     assert_eq!(
         told("prefer_own_zone: true"),
-        ["the zone of this instance is not known (write `zone: NAME` at the top of the file, or set EQUIPOISE_ZONE)"]
+        ["the zone of this instance is unknown (write `zone: NAME` at the top of the file, or set EQUIPOISE_ZONE)"]
     );
     assert_eq!(
         told("overprovisioning: 90%"),
@@ -227,7 +227,7 @@ fn mistakes_in_a_subset_are_told_with_what_to_write() {
     let text = routed("subset: { labels: { version: v1 } }").replace("cluster: a\n", "respond: {}\n");
     assert_eq!(
         messages(&text),
-        ["5: `subset` has no meaning for a route that forwards to no cluster (leave it out, or name a cluster)"]
+        ["5: `subset` has no effect for a route that forwards to no cluster (leave it out, or name a cluster)"]
     );
 }
 
@@ -243,6 +243,6 @@ fn an_aperture_knows_its_instance() {
     let text = of_endpoints("'127.0.0.1:1'", "aperture: { instance: 0, instances: 5 }\n    balance: source_hash", "");
     assert_eq!(
         messages(&text),
-        ["5: with an aperture, instances send equal keys to different endpoints (leave one of hash and aperture out)"]
+        ["5: with an aperture, instances send equal keys to different endpoints (remove `hash` or `aperture`)"]
     );
 }

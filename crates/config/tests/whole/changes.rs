@@ -112,12 +112,12 @@ fn a_route_that_is_taken_out_leaves_the_others_their_names() {
     assert!(format!("{:?}", after.snapshot.routes[2].filters).contains("Basic secret"));
     let again = without(&after, &changes, "route-2");
     assert_eq!(load(&again).route_names(), after.route_names(), "it is gone already");
-    // One that comes by its name takes nobody else's, and one that is counted to such a name is told.
+    // One that comes by its name takes no one else's, and one that is counted to such a name is reported.
     let more = LOADER.replace_object(&after, &changes, ("routes", "route-2"), Some("cluster: a")).unwrap();
     assert_eq!(load(&more).route_names(), ["route-1", "route-3", "last", "route-2"]);
     let whole = "version: 1\nroutes:\n  - { name: route-2, respond: {} }\n  - respond: {}\n";
     let refused = LOADER.replace(&after, whole).unwrap_err().to_string();
-    assert!(refused.contains("the name `route-2` is taken by the route"), "{refused}");
+    assert!(refused.contains("the name `route-2` is already used by the route"), "{refused}");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn paths_of_included_files_mean_the_same_wherever_they_are_written_anew() {
     let before = told(&loaded);
     assert!(before.contains("conf.d/s.key") && before.contains("conf.d/t.key"), "{before}");
     assert_eq!(loaded.snapshot.admin.as_ref().unwrap().state, Some(at("conf.d/state")));
-    // What is shown, and what was in force, can be put back.
+    // What is shown, and what was active, can be put back.
     for text in [loaded.written(LOADER.filters).to_string(), loaded.text()] {
         assert_eq!(LOADER.replace(&loaded, &text).unwrap_or_else(|error| panic!("{error}")), Changes::default());
         assert_eq!(LOADER.go_back(&loaded, &text).unwrap_or_else(|error| panic!("{error}")), Changes::default());

@@ -103,11 +103,11 @@ fn what_is_wrong_with_a_default_is_told_once_at_its_place() {
     let only = |defaults: &str, wanted: &str| assert_eq!(wrong(defaults), [wanted], "{defaults}");
     only(
         "{ listeners: { bind: \"127.0.0.1:1\" } }",
-        "2: `bind` cannot have a default: it is each listener's own (write it in each listener)",
+        "2: `bind` cannot have a default: each listener has its own (write it in each listener)",
     );
     only(
         "{ routes: { match: { path: { exact: / } } } }",
-        "2: `match` cannot have a default: it is each route's own (write it in each route)",
+        "2: `match` cannot have a default: each route has its own (write it in each route)",
     );
     for (kind, key) in [
         ("routes", "name"),
@@ -117,7 +117,7 @@ fn what_is_wrong_with_a_default_is_told_once_at_its_place() {
         ("listeners", "sni"),
     ] {
         let one = kind.trim_end_matches('s');
-        let wanted = format!("2: `{key}` cannot have a default: it is each {one}'s own (write it in each {one})");
+        let wanted = format!("2: `{key}` cannot have a default: each {one} has its own (write it in each {one})");
         only(&format!("{{ {kind}: {{ {key}: x }} }}"), &wanted);
     }
     only("{ clusters: { requests_max: 0 } }", "2: `requests_max` must be a whole number from 1 to 4294967295, not 0");
@@ -146,7 +146,7 @@ fn what_is_wrong_between_a_default_and_an_object_is_told_where_the_default_stand
     let text = "version: 1\ndefaults:\n  clusters:\n    proxy_protocol: v2\nlisteners: { web: { bind: \"127.0.0.1:80\" } }\n\
                 routes: [{ cluster: a }]\nclusters: { a: { endpoints: [\"10.0.0.1:80\"], http_versions: [h2] } }\n";
     let told = messages(text);
-    assert!(told.len() == 1 && told[0].starts_with("4: `proxy_protocol` says of a connection"), "{told:?}");
+    assert!(told.len() == 1 && told[0].starts_with("4: `proxy_protocol` names the client of a connection"), "{told:?}");
 }
 
 fn with(loaded: &Loaded, defaults: &str) -> Loaded {

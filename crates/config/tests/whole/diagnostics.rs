@@ -79,7 +79,7 @@ clusters: { c: { endpoints: ['127.0.0.1:9'] } }
     assert_eq!(
         told,
         [
-            "3: `cluster` is for `protocol: tcp`, but listener `a` speaks http (name the cluster in a route, or say `protocol: tcp`)",
+            "3: `cluster` is for `protocol: tcp`, but listener `a` speaks http (name the cluster in a route, or set `protocol: tcp`)",
             "3: `idle_timeout` is for `protocol: tcp`, but listener `a` speaks http (write `timeouts: { idle: … }`)",
             "4: `timeouts` is for `protocol: http`, but listener `b` speaks tcp (write `idle_timeout`)",
             "5: listener `c` needs one of `cluster` or `sni` (add `cluster: NAME`, where its connections go)",
@@ -103,8 +103,8 @@ admin: { bind: '127.0.0.1:1' }
     assert_eq!(
         told,
         [
-            "4: `127.0.0.1:1` is taken by listener `a` already (choose another port)",
-            "7: `127.0.0.1:1` is taken by listener `a` already (choose another port)",
+            "4: `127.0.0.1:1` is already used by listener `a` (choose another port)",
+            "7: `127.0.0.1:1` is already used by listener `a` (choose another port)",
         ]
     );
 }
@@ -154,7 +154,7 @@ fn endpoints_are_checked_one_by_one() {
             "8: the name `empty.example` has no address",
             "9: `localhost:0` has port 0",
             "11: `10.0.0.1:80` and `app.internal:80` are the same endpoint, 10.0.0.1:80 (use `weight` to give an endpoint more work)",
-            "12: the endpoint `10.0.0.1:80` stands here twice (use `weight` to give an endpoint more work)",
+            "12: the endpoint `10.0.0.1:80` is listed twice (use `weight` to give an endpoint more work)",
             "14: `endpoints` must be a list or a map, not the text `127.0.0.1:1` (write it as a list: `[127.0.0.1:1]`)",
             "15: all weights are 0 (give at least one endpoint a weight)",
         ]
@@ -185,21 +185,21 @@ fn conditions_are_checked_one_by_one() {
         told,
         [
             "5: `*` is not a host name, nor `*.` followed by one",
-            "5: `a.example:80` must not carry a port",
+            "5: `a.example:80` must not have a port",
             "6: the path `api` does not begin with `/` (write `/api`)",
-            "7: `get` is not a method that clients send (write `GET`: upper and lower case differ in methods)",
+            "7: `get` is not a method that clients send (write `GET`: methods are case-sensitive)",
             "7: `A B` is not a method (write a list: `[A, B]`)",
             "8: `a b` is not the name of a header field",
             "8: the host is matched by `host`",
             "8: `exact` and `regex` exclude each other in `match.headers.x-a` of route 1 (keep one of them)",
             "8: `match.headers.x-b` of route 1 needs one of `exact`, `regex`, `present` or `absent`",
             "8: `x-c` must be text or a map, not the number 5 (put it in quotes: \"5\")",
-            "8: `x-d` stands here twice",
+            "8: `x-d` is listed twice",
             "9: `a=b` is not the name of a cookie",
             "10: the prefix length of `10.0.0.0/33` is longer than 32",
-            "12: the path `/a?b` holds a query or fragment (match the query with `query`)",
-            "14: `*` stands for itself in the path `/a*` (write `prefix: /a`, or `regex`)",
-            "16: the path `/a b` holds a character that no request has (write such characters percent-encoded, as clients send them)",
+            "12: the path `/a?b` contains a query or fragment (match the query with `query`)",
+            "14: `*` is not a wildcard in the path `/a*` (write `prefix: /a`, or `regex`)",
+            "16: the path `/a b` contains a character that no request may have (write such characters percent-encoded, as clients send them)",
         ]
     );
 }
@@ -226,15 +226,15 @@ clusters: { a: { endpoints: ['127.0.0.1:1'] } }
             "4: `cluster` and `redirect` exclude each other in route 2 (keep one of them)",
             "5: unknown key `clustr` in route 3 (did you mean `cluster`?)",
             "6: all weights are 0 (give at least one cluster a weight)",
-            "6: cluster `a` stands here twice",
-            "7: the redirect leads to where the request came from (add `scheme`, `host`, `port` or `path`)",
+            "6: cluster `a` is listed twice",
+            "7: the redirect leads back to the same address (add `scheme`, `host`, `port` or `path`)",
             "8: `a:80` is not a host name, nor an address, without a port",
             "8: `{` is never closed in `x{`: write `{{` for a brace",
             "8: `scheme` must be `http` or `https`, not the text `ftp`",
-            "9: an answer with status 204 has no body",
-            "9: `date` is written by the protocol itself and cannot be chosen",
+            "9: a response with status 204 has no body",
+            "9: `date` is set by the protocol and cannot be chosen",
             "9: `a b` is not the name of a header field",
-            "9: the value of a header field cannot hold control characters",
+            "9: the value of a header field cannot contain control characters",
             "10: `name`: `a b` cannot be a name (names start with a letter, a digit or `_`, contain only these, `-` and `.`, and have at most 64 characters)",
             "10: there is no listener `x`",
             "10: `status` must be a whole number from 200 to 599, not 99",
@@ -250,8 +250,8 @@ fn names_of_routes_are_unique_even_those_that_are_counted() {
     assert_eq!(
         told,
         [
-            "4: the name `route-1` is taken by the route in line 3 (give one of them another name)",
-            "6: the name `x` is taken by the route in line 5 (give one of them another name)",
+            "4: the name `route-1` is already used by the route in line 3 (give one of them another name)",
+            "6: the name `x` is already used by the route in line 5 (give one of them another name)",
         ]
     );
 }
@@ -310,15 +310,15 @@ fn a_receiver_of_syslog_says_how_it_is_reached_and_who_speaks() {
     assert_eq!(
         told,
         [
-            "3: `127.0.0.1:514` does not say how the receiver is reached (write `udp:127.0.0.1:514` or `tcp:127.0.0.1:514`)",
-            "4: `/dev/log` does not say how the receiver is reached (write `unix:/dev/log`)",
-            &format!("5: `https://logs.example` does not say how the receiver is reached ({like})"),
-            &format!("6: `udp:unix:/dev/log` does not say how the receiver is reached ({like})"),
+            "3: `127.0.0.1:514` has no protocol (write `udp:127.0.0.1:514` or `tcp:127.0.0.1:514`)",
+            "4: `/dev/log` has no protocol (write `unix:/dev/log`)",
+            &format!("5: `https://logs.example` has no protocol ({like})"),
+            &format!("6: `udp:unix:/dev/log` has no protocol ({like})"),
             "7: `127.0.0.1` has no port (write `127.0.0.1:80`)",
             "8: `dev/log` is not an absolute path (write it like `unix:/run/equipoise.sock`)",
             "9: `facility` must be one of 20 values such as `local0`, `local1` or `local2`, not the text `local8` \
              (did you mean `local7`?)",
-            "9: `a b` cannot be the name of a program in a syslog message (take letters, digits and `_-./`, 32 at most)",
+            "9: `a b` cannot be the name of a program in a syslog message (use letters, digits and `_-./`, 32 at most)",
             "10: `severity` must be `emerg`, `alert`, `crit`, `err`, `warning`, `notice`, `info` or `debug`, not the text \
              `warn` (did you mean `warning`?)",
         ]
@@ -351,10 +351,10 @@ shutdown: 5s
             "4: access log 2 needs one of `path`, `stdout` or `syslog`",
             "4: there is no log format `xml` (there is `line`, `json`, `common`, `combined`)",
             "5: `{` is never closed in `{`: write `{{` for a brace",
-            "6: `line` has no meaning with `format: json` (leave one of them out)",
+            "6: `line` has no effect with `format: json` (leave one of them out)",
             "7: `stdout` must be `true`, not `false`",
             "9: `tcp` and `http` exclude each other in `health_check` of cluster `a` (keep one of them)",
-            "9: `interval`: `0s` is no time at all (it must be longer than 0)",
+            "9: `interval`: `0s` is zero (it must be greater than zero)",
             "9: `rise` must be a whole number from 1 to 1000, not 0",
             "10: the path `x` does not begin with `/` (write `/x`)",
             "10: `a b` is not a host name, nor an address, without a port",
@@ -364,12 +364,12 @@ shutdown: 5s
             "11: `a:b` is not a host name, nor an address, without a port",
             "11: `verify` must be `true` or `false`, not the text `no` (write `false`)",
             "13: `head_bytes_max` must be from 1024 to 32768 bytes, not 65536",
-            "13: `host` is written by the protocol itself and cannot be chosen",
+            "13: `host` is set by the protocol and cannot be chosen",
             "13: `x` is not an address or a network such as 10.0.0.0/8",
             "14: `a b` is not the name of a header field",
             "14: `x` is not an address or a network such as 10.0.0.0/8",
             "14: `Forwarded` lists a chain of proxies, not one address (name the proxies in `trusted`)",
-            "14: `Host` is written by the protocol itself and cannot be chosen",
+            "14: `Host` is set by the protocol and cannot be chosen",
             "15: `shutdown` must be a map, not the text `5s`",
         ]
     );
@@ -430,7 +430,7 @@ fn mistakes_in_passive_health_are_told() {
             "4: this never ejects an endpoint (leave `passive_health` out to switch it off)",
             "5: `ejected_max` must be a share such as `50%`, not the number 50 (did you mean `50%`?)",
             "6: `ejected_max`: `150%` is not a share (write it like `50%`, from 0% to 100%)",
-            "7: no ejection can last 30s at most when the first lasts 1m (write 1m or more)",
+            "7: the longest ejection, 30s, is shorter than the first, 1m (write 1m or more)",
             "8: `consecutive_5xx` must be a whole number from 1 to 1000000, not 0",
             "8: `deviations` must be a number from 0.5 to 10, not 0.1",
             "9: unknown key `max_fails` in `passive_health` of cluster `g` \
@@ -461,7 +461,7 @@ fn rules_for_retries_are_checked_one_by_one() {
             "6: `later` is not a reason to retry (there is `connect_failure`, `reset`, `timeout`, `bad_response`, \
              a status such as `503`, `5xx` or `502-504`, and for gRPC `grpc_unavailable` and its like)",
             "7: `attempts_max` must be a whole number from 1 to 10, not 11",
-            "8: `body_max` is too large (at most 48 KiB can be kept)",
+            "8: `body_max` is too large (at most 48 KiB can be buffered)",
             "9: `base` is longer than `max` (make `max` at least as long as `base`)",
             "10: `methods` must be `idempotent` or `any`, not the text `get`",
         ]
@@ -487,12 +487,12 @@ fn mistakes_in_circuit_breakers_are_told() {
     assert_eq!(
         told,
         [
-            "6: nothing waits in this cluster, it has no queue (give the cluster a `queue`, or leave `pending_max` out)",
+            "6: nothing waits in this cluster: it has no queue (give the cluster a `queue`, or leave `pending_max` out)",
             "7: unknown key `request_max` in `circuit_breaker` of cluster `a` (did you mean `requests_max`?)",
             "8: this circuit would open without any failure (write it like `50%`, from 1% to 100%)",
-            "8: too few requests fall into so short a time (make it at least `100ms`)",
+            "8: this window is too short (make it at least `100ms`)",
             "8: `trial_requests` must be a whole number from 1 to 4294967295, not 0",
-            "11: this circuit breaker never refuses anything (set at least one of its bounds, such as `requests_max: 1000`)",
+            "11: this circuit breaker never rejects anything (set at least one of its limits, such as `requests_max: 1000`)",
             "12: `min` is greater than `max` (make `max` at least as high as `min`)",
             "12: `tolerance` must be a share such as `50%`, not the number 20 (did you mean `20%`?)",
         ]
@@ -543,11 +543,11 @@ fn mistakes_in_checks_are_told() {
     assert_eq!(
         told,
         [
-            "3: only checks by `http` can use a connection again (leave it out)",
-            "4: an answer to HEAD has no body (leave out `method: HEAD`)",
+            "3: only `http` checks can reuse a connection (leave it out)",
+            "4: a response to HEAD has no body (leave out `method: HEAD`)",
             "5: `a b` is not a host name, nor an address, without a port",
             "5: `a b` is not the name of a header field",
-            "5: the value of `d` holds a character that no header field has",
+            "5: the value of `d` contains a character that no header field may have",
             "6: `health_check.script` of cluster `d` needs one of `send`, `send_hex`, `expect` or `expect_hex`",
             "6: `send` and `expect` exclude each other in `health_check.script` of cluster `d` (keep one of them)",
             "7: `script` is empty (it needs at least one item)",
@@ -559,8 +559,8 @@ fn mistakes_in_checks_are_told() {
             "10: `abc` is not hexadecimal (write two digits for each byte, as in `0d0a`)",
             "11: no endpoint has an agent (give it a `port`, or endpoints an `agent_port`)",
             "12: `a b` is not a host name, nor an address, without a port",
-            "12: `te` belongs to the framing, which the check writes itself (leave it out)",
-            "12: only checks by `http` can use a connection again (leave it out)",
+            "12: `te` belongs to the framing, which the check sets itself (leave it out)",
+            "12: only `http` checks can reuse a connection (leave it out)",
             "13: unknown key `servce` in `health_check.grpc` of cluster `k` (did you mean `service`?)",
             "13: `grpc` and `http` exclude each other in `health_check` of cluster `k` (keep one of them)",
         ]
@@ -583,15 +583,15 @@ fn mistakes_in_requests_of_checks_are_told() {
     assert_eq!(
         told,
         [
-            "3: `post` is not a method that endpoints know (write `POST`: upper and lower case differ in methods)",
+            "3: `post` is not a method that endpoints know (write `POST`: methods are case-sensitive)",
             "4: `GET /` is not a method (write one such as `POST`)",
-            "5: `Content-Length` belongs to the framing, which the check writes itself (leave it out: it follows from the body)",
-            "5: `transfer-encoding` belongs to the framing, which the check writes itself (leave it out)",
-            "6: the host stands here twice: as `host`, and among `headers` (keep one of them)",
-            "6: `x-a` stands here twice",
+            "5: `Content-Length` belongs to the framing, which the check sets itself (leave it out: it follows from the body)",
+            "5: `transfer-encoding` belongs to the framing, which the check sets itself (leave it out)",
+            "6: the host is set twice: as `host`, and among `headers` (keep one of them)",
+            "6: `x-a` is listed twice",
             "7: a request with `TRACE` has no body (leave it out)",
-            "8: an answer to HEAD has no body (leave out `method: HEAD`)",
-            "8: an answer to HEAD has no body (leave out `method: HEAD`)",
+            "8: a response to HEAD has no body (leave out `method: HEAD`)",
+            "8: a response to HEAD has no body (leave out `method: HEAD`)",
             "9: `response_bytes_max` must be from 1 to 1048576 bytes, not 2097152",
         ]
     );
@@ -637,7 +637,7 @@ fn mistakes_in_conditions_of_checks_are_told() {
     assert_eq!(
         about(&many),
         [
-            "2: these are 17 conditions, and a check takes 16 of a kind at most (join some of them, for instance in one `regex`)"
+            "2: these are 17 conditions; a check may have 16 of each kind (join some of them, for instance in one `regex`)"
         ]
     );
 }
@@ -664,8 +664,8 @@ fn mistakes_in_steps_of_checks_are_told() {
             "5: `tcp` and `http` exclude each other in `health_check.steps` of cluster `c` (keep one of them)",
             "6: this step may take 5s, but the whole check ends after 2s (write 2s or less, or raise `timeout` of the check)",
             "7: a check of several steps opens a connection for each of them (leave it out)",
-            "8: `unix:/a` has no ports, so `port` has no meaning for it (leave it out)",
-            "8: `unix:/a` has no ports, so `port` has no meaning for it (leave it out)",
+            "8: `unix:/a` has no ports, so `port` has no effect for it (leave it out)",
+            "8: `unix:/a` has no ports, so `port` has no effect for it (leave it out)",
             "9: unknown key `interval` in `health_check.steps` of cluster `g` (there is `tls`, `http`, `grpc`, `script`, `port`, `timeout`)",
             "9: the path `x` does not begin with `/` (write `/x`)",
         ]
@@ -690,11 +690,11 @@ fn what_is_wrong_with_the_admin_listener_is_told_without_its_secrets() {
     assert_eq!(
         told,
         [
-            "4: `mode` is for Unix sockets (leave it out)",
-            "4: `0999` is no permission of a file (write it in quotes and in octal, such as `\"0660\"`)",
-            "5: the folder `/nowhere/at/all` does not exist (make it, or name another place)",
-            "7: the secret has 5 bytes, which can be guessed: 16 are the least (`openssl rand -hex 32` makes a good one)",
-            "8: there is a token `a` already (give one of them another name)",
+            "4: `mode` applies to Unix sockets only (leave it out)",
+            "4: `0999` is not a file mode (write it in quotes and in octal, such as `\"0660\"`)",
+            "5: the folder `/nowhere/at/all` does not exist (create it, or choose another folder)",
+            "7: the secret has 5 bytes, which can be guessed: use at least 16 (`openssl rand -hex 32` makes a good one)",
+            "8: there is already a token `a` (give one of them another name)",
             "8: a token has letters, digits and `-._~+/=` only (`openssl rand -hex 32` makes a good one)",
         ]
     );

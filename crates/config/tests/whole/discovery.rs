@@ -38,9 +38,9 @@ fn mistakes_of_dns_are_told() {
     for (line, message) in [
         (
             "dns: { resolvers: [ns.example] }",
-            "4: `ns.example` is not an address (write it like `10.0.0.2` or `10.0.0.2:5353`: names are not looked up here)",
+            "4: `ns.example` is not an address (write it like `10.0.0.2` or `10.0.0.2:5353`: host names are not resolved here)",
         ),
-        ("dns: { resolvers: [10.0.0.2, '10.0.0.2:53'] }", "4: this resolver stands here twice"),
+        ("dns: { resolvers: [10.0.0.2, '10.0.0.2:53'] }", "4: this resolver is listed twice"),
         ("dns: { resolvers: ['10.0.0.2:0'] }", "4: `10.0.0.2:0` has port 0"),
         ("dns: { ttl_min: 2s, ttl_max: 1s }", "4: `ttl_max` is shorter than `ttl_min`"),
         ("dns: { ttl_min: 1ms }", "4: more often than every 10 ms is of no use"),

@@ -26,7 +26,7 @@ fn few_aliases_to_a_large_text_are_stopped() {
     let mut text = format!("a: &a {}\nb: [", "x".repeat(1 << 20));
     text.push_str(&vec!["*a"; 100].join(", "));
     text.push(']');
-    assert_eq!(first(&text), "aliases unfold to more than 16777216 bytes");
+    assert_eq!(first(&text), "aliases expand to more than 16777216 bytes");
 }
 
 #[test]
@@ -35,8 +35,8 @@ fn aliases_that_deepen_are_stopped() {
     for n in 1..100 {
         let _ = writeln!(text, "a{n}: &a{n} [*a{}]", n - 1);
     }
-    assert_eq!(first(&text), "nested deeper than 64 levels once this alias is unfolded");
-    assert_eq!(first("a: &a [*a]"), "this alias stands inside what it names");
+    assert_eq!(first(&text), "nested deeper than 64 levels once this alias is expanded");
+    assert_eq!(first("a: &a [*a]"), "this alias is inside its own anchor");
     assert!(first("a: *nowhere").starts_with("not YAML: "));
 }
 
@@ -103,13 +103,13 @@ fn what_is_no_configuration_is_told_so() {
     );
     assert_eq!(
         messages("version: 1\nversion: 1\n"),
-        ["2: the key `version` stands here twice, first in line 1 (keep one of them)"]
+        ["2: the key `version` is listed twice, first in line 1 (keep one of them)"]
     );
-    assert_eq!(messages("version: !!int 1\n"), ["1: the tag `tag:yaml.org,2002:!int` means nothing here (remove it)"]);
+    assert_eq!(messages("version: !!int 1\n"), ["1: the tag `tag:yaml.org,2002:!int` is not supported (remove it)"]);
     assert_eq!(messages("version: 1\n? [a]\n: b\n"), ["2: a key must be text (write `key: value`)"]);
     assert_eq!(
         messages("version: 1\nclusters: &c { a: { endpoints: ['127.0.0.1:1'] } }\nlisteners: { <<: *c }\n"),
-        ["3: `<<` means nothing here (merge keys are not part of YAML 1.2; name the anchor where its value is needed)"]
+        ["3: `<<` is not supported (merge keys are not part of YAML 1.2; use an alias where its value is needed)"]
     );
 }
 
@@ -127,7 +127,8 @@ listeners: { a: { bind: '127.0.0.1:0', tls: { certificates: [{ chain: /etc/hostn
         check_text(&text.replace("include", "#")).unwrap_err().list.into_iter().map(|one| one.message).collect();
     assert_eq!(told.len(), 4);
     assert!(
-        told.iter().any(|message| message == "the name `localhost` cannot be looked up: names are not looked up here")
+        told.iter()
+            .any(|message| message == "the name `localhost` cannot be looked up: host names are not resolved here")
     );
 }
 

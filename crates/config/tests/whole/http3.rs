@@ -55,14 +55,14 @@ fn what_http3_cannot_do_is_refused_with_what_to_write() {
     assert_eq!(
         about(&format!("{h3}, {TLS}, proxy_protocol: {{ from: ['10.0.0.0/8'] }}"), ""),
         ["3: `h3` and `proxy_protocol` exclude each other in listener `web`: QUIC has no such header \
-          (speak HTTP/3 in a listener of its own, or leave `h3` out)"]
+          (use a separate listener for HTTP/3, or leave `h3` out)"]
     );
     let unix = file(&format!("{h3}, {TLS}"), "").replace("127.0.0.1:8443", "unix:/tmp/x.sock");
     let told: Vec<_> = messages(&unix).into_iter().filter(|message| message.contains("`h3`")).collect();
     assert_eq!(
         told,
         [
-            "3: listener `web` speaks `h3`, which Unix sockets do not carry (bind an address with a port, or leave `h3` out)"
+            "3: listener `web` speaks `h3`, which does not work over Unix sockets (bind an address with a port, or leave `h3` out)"
         ]
     );
     assert_eq!(
@@ -70,15 +70,15 @@ fn what_http3_cannot_do_is_refused_with_what_to_write() {
             &format!("{h3}, {TLS}"),
             "  dns: { bind: '127.0.0.1:8443', protocol: udp, cluster: c }\nclusters: { c: { endpoints: ['127.0.0.1:9'] } }\n"
         ),
-        ["4: `127.0.0.1:8443` is taken by listener `web`, for HTTP/3 already (choose another port)"]
+        ["4: `127.0.0.1:8443` is already used by listener `web`, for HTTP/3 (choose another port)"]
     );
     assert_eq!(
         about(&format!("{TLS}, http3: {{ advertise: false }}"), ""),
-        ["3: `http3` has no meaning while listener `web` does not speak it (add `h3` to `http_versions`)"]
+        ["3: `http3` has no effect: listener `web` does not speak HTTP/3 (add `h3` to `http_versions`)"]
     );
     assert_eq!(
         about("protocol: tcp, http_versions: [h3], cluster: c", "clusters: { c: { endpoints: ['127.0.0.1:9'] } }\n"),
         ["3: `http_versions` is for `protocol: http`, but listener `web` speaks tcp (leave it out)"]
     );
-    assert_eq!(about(&format!("http_versions: [h3, h3], {TLS}"), ""), ["3: this version stands here twice"]);
+    assert_eq!(about(&format!("http_versions: [h3, h3], {TLS}"), ""), ["3: this version is listed twice"]);
 }

@@ -16,7 +16,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-/// What is told of `main.yaml`, with the folder shown as `F`.
+/// What is reported about `main.yaml`, with the folder shown as `F`.
 fn told(folder: &Path) -> Vec<String> {
     let all = LOADER.load_file(&folder.join("main.yaml")).unwrap_err();
     let place = folder.display().to_string();
@@ -66,7 +66,7 @@ fn an_empty_folder_is_fine_and_a_missing_file_is_not() {
         told(folder.path()),
         [
             "F/main.yaml:5: cannot include `F/gone.yaml`: there is no such file",
-            "F/main.yaml:6: cannot include `a*/b.yaml`: `*` may stand in the name of a file, not of a folder",
+            "F/main.yaml:6: cannot include `a*/b.yaml`: `*` is allowed in file names, not in folder names",
             "F/main.yaml:7: an item of `include` must be the path of a file or folder",
             "F/main.yaml:8: an item of `include` must be the path of a file or folder",
         ]

@@ -1,4 +1,4 @@
-//! Whole files: what they come to, and what is told of their mistakes.
+//! Whole files: what they come to, and what is reported about their mistakes.
 
 mod address_list;
 mod admin;

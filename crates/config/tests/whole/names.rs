@@ -49,11 +49,11 @@ clusters:
     assert_eq!(
         told,
         [
-            "3: `ns.example` is not an address (write it like `10.0.0.2` or `10.0.0.2:5353`: names are not looked up here)",
-            "3: this resolver stands here twice",
+            "3: `ns.example` is not an address (write it like `10.0.0.2` or `10.0.0.2:5353`: host names are not resolved here)",
+            "3: this resolver is listed twice",
             "3: `10.0.0.3:0` has port 0",
             "5: `ttl_max` is shorter than `ttl_min`",
-            "6: `interval`: `0s` is no time at all (it must be longer than 0)",
+            "6: `interval`: `0s` is zero (it must be greater than zero)",
             "8: `resolve` must be `ttl` or `once`, not the text `always`",
         ]
     );
@@ -113,9 +113,9 @@ clusters:
     assert_eq!(
         told,
         [
-            "4: `one` holds no variable: all requests go to the same cluster (write `cluster: NAME`, or a variable such as `{request_header:x-cluster}`)",
+            "4: `one` contains no variable: all requests go to the same cluster (write `cluster: NAME`, or a variable such as `{request_header:x-cluster}`)",
             "5: there is no cluster `twoo` (did you mean `two`?)",
-            "5: cluster `one` stands here twice",
+            "5: cluster `one` is listed twice",
             "6: there is no cluster `thre` (did you mean `three`?)",
             "7: `{` is never closed in `{path`: write `{{` for a brace",
             "8: `allowed` is empty (it needs at least one item)",

@@ -64,16 +64,16 @@ routes: [{ respond: {}, early_data: '${PORT}' }]
         told,
         [
             "3: `connections_max` must be a whole number from 1 to 4294967295, not the text `${TOKEN}` \
-             (set the variable to that; what `${TOKEN}` holds is not shown)",
+             (set the variable to that; the value of `${TOKEN}` is not shown)",
             "3: `http_versions` must be a list, not the text `${TOKEN}` \
              (a variable stands for one value: write it as a list: `[\"${TOKEN}\"]`)",
             "3: `fields_max` must be a whole number from 1 to 512, not ${PIN}",
             "4: `fields_max` must be a whole number from 1 to 512, not the text `${EMPTY}` \
-             (set the variable to that; what `${EMPTY}` holds is not shown)",
+             (set the variable to that; the value of `${EMPTY}` is not shown)",
             "4: `connections_max` must be a whole number from 1 to 4294967295, not the text `1${PORT}`",
             "4: `protocol` must be `http`, `tcp` or `udp`, not the text `${PORT}`",
             "5: `early_data` must be `true` or `false`, not the text `${PORT}` \
-             (set the variable to that; what `${PORT}` holds is not shown)",
+             (set the variable to that; the value of `${PORT}` is not shown)",
         ]
     );
 }
@@ -105,7 +105,7 @@ admin: { bind: 9900 }
             "4: `99999` is not an address with a port (ports go from 0 to 65535)",
             "5: `*:80` is not an address with a port (write `0.0.0.0:80` for all IPv4 addresses, `[::]:80` for all IPv6 addresses)",
             "6: `:` is not an address with a port (write it like `127.0.0.1:8080` or `[::1]:8080`)",
-            "8: `0.0.0.0:8081` is taken by listener `e` already (choose another port)",
+            "8: `0.0.0.0:8081` is already used by listener `e` (choose another port)",
             "9: `0.0.0.0:9900` can be reached from outside, and the admin API requires no credentials: everyone who reaches it can read the configuration (bind `127.0.0.1:9900`, add `tokens`, or `tls` with `identities`, or \
              accept this with `allow_remote: true`)",
         ]
@@ -406,7 +406,7 @@ clusters:
         "6: unknown key `path` in route 1 (write it in `match`: `match: { path: { prefix: /x } }`)".to_owned(),
         "6: unknown key `prefix` in route 1 (write it in `match`: `match: { path: { prefix: /y } }`)".to_owned(),
         "6: unknown key `method` in route 1 (write it in `match`: `match: { method: … }`)".to_owned(),
-        "6: unknown key `when` in route 1 (conditions of a route stand in `match`; those of a filter, in `when` beside its name)"
+        "6: unknown key `when` in route 1 (conditions of a route belong in `match`; those of a filter, in `when` beside its name)"
             .to_owned(),
         format!(
             "6: unknown key `limit_req_zone` in route 1 (write the filter `rate_limit: {{ rate: 10/s, burst: 20 }}` in \

@@ -38,9 +38,9 @@ fn what_means_nothing_for_paths_is_told() {
     assert_eq!(
         about(", paths: { normalize: false, merge_slashes: false, escaped_slashes: keep }"),
         [
-            "3: `merge_slashes` has no meaning while paths stay as they came \
+            "3: `merge_slashes` has no effect with `normalize: false` \
              (leave it out, or leave `normalize: false` out)",
-            "3: `escaped_slashes` has no meaning while paths stay as they came \
+            "3: `escaped_slashes` has no effect with `normalize: false` \
              (leave it out, or leave `normalize: false` out)",
         ]
     );
@@ -77,7 +77,7 @@ fn a_host_that_differs_from_the_target_is_replaced_unless_it_is_to_be_refused() 
     );
 }
 
-/// The path of the route below listeners with these `paths`, and what is told of it.
+/// The path of the route below listeners with these `paths`, and what is reported about it.
 fn compared(listeners: &[&str], route: &str) -> (Option<PathMatch>, Vec<String>) {
     let all = listeners.iter().zip(["web", "raw"]);
     let all: Vec<_> =
@@ -117,11 +117,11 @@ fn a_path_of_a_route_is_compared_in_the_form_of_its_listener_however_it_is_writt
 fn a_path_that_no_request_has_is_told_with_what_can_be_done() {
     let (path, told) = compared(&[""], "prefix: '/a%2fb'");
     assert_eq!(path, Some(PathMatch::Prefix("/a%2fb".into())));
-    let refused = "no request has the path `/a%2fb`: it can be read in several ways, and is refused";
-    assert_eq!(told, [format!("3: {refused} (say `paths: {{ escaped_slashes: keep }}` in the listener)")]);
+    let refused = "no request has the path `/a%2fb`: it is ambiguous, so such requests are rejected";
+    assert_eq!(told, [format!("3: {refused} (set `paths: {{ escaped_slashes: keep }}` in the listener)")]);
     for path in ["/a/..;/b", "/a%00", "/50%", "/;/a", "/a%2F../b"] {
         let (_, told) = compared(&[""], &format!("exact: '{path}'"));
-        let wanted = format!("3: no request has the path `{path}`: it can be read in several ways, and is refused");
+        let wanted = format!("3: no request has the path `{path}`: it is ambiguous, so such requests are rejected");
         assert!(told.len() == 1 && told[0].starts_with(&wanted), "{told:?}");
     }
 }
@@ -133,10 +133,8 @@ fn listeners_that_do_not_agree_about_a_path_are_told_of_only_where_they_differ()
     assert_eq!(path, Some(PathMatch::Prefix("/caf%c3%a9".into())));
     assert_eq!(
         told,
-        [
-            "3: the listeners of this route bring the path `/caf%c3%a9` into different forms: `/caf%C3%A9` and `/caf%c3%a9` \
-          (give each listener a route of its own, by `listeners`: here it is compared as it stands)"
-        ]
+        ["3: the listeners of this route normalize the path `/caf%c3%a9` differently: `/caf%C3%A9` and `/caf%c3%a9` \
+          (give each listener its own route, with `listeners`; here the path is compared as written)"]
     );
     assert_eq!(compared(&both, "prefix: '/caf%C3%A9'").1, Vec::<String>::new());
     // Where one refuses it, the other's form is the only one.
@@ -168,5 +166,5 @@ fn conditions_of_filters_and_prefixes_that_filters_take_away_have_the_same_form(
     assert_eq!(not.matches.path, Some(PathMatch::Prefix("/~ops".into())));
     assert_eq!(filters[1].settings["below"]["from"], "/~ops/x");
     let told: Vec<_> = loaded.warnings().iter().map(|one| (one.line, one.message.as_str())).collect();
-    assert_eq!(told, [(8, "no request has the path `/a%2fb`: it can be read in several ways, and is refused")]);
+    assert_eq!(told, [(8, "no request has the path `/a%2fb`: it is ambiguous, so such requests are rejected")]);
 }

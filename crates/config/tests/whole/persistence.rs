@@ -108,7 +108,7 @@ fn mistakes_are_told_with_what_to_write() {
     let one = |line: &str, message: &str| assert_eq!(told(line), [message], "{line}");
     one(
         "{ cookie: { secret: short } }",
-        "the secret has 5 bytes, which can be guessed: 16 are the least (`openssl rand -hex 32` makes a good one)",
+        "the secret has 5 bytes, which can be guessed: use at least 16 (`openssl rand -hex 32` makes a good one)",
     );
     one("{ learn: { cookie: 'a b' } }", "`a b` is not the name of a cookie");
     one("{ header: { name: 'a b' } }", "`a b` is not the name of a header field");
@@ -170,8 +170,8 @@ fn clusters_that_one_client_meets_set_different_cookies() {
     let by_path = "{ match: { path: { prefix: /blog } }, cluster: blog }, { cluster: shop }";
     let told = |name: &str| {
         vec![format!(
-            "6: the cluster `shop` sets a cookie `{name}` for the same clients: each of both would take the other's for \
-             none (give one of them another name: `name: {name}-blog`)"
+            "6: the cluster `shop` sets a cookie `{name}` for the same clients: each of them would ignore the other's \
+             cookie (give one of them another name: `name: {name}-blog`)"
         )]
     };
     assert_eq!(two(by_path, ("", "")), told("equipoise"));
@@ -210,8 +210,8 @@ fn a_cluster_of_the_name_of_a_setting_hides_its_secrets_too() {
 fn a_label_that_names_endpoints_names_one() {
     let text = "version: 1\nclusters:\n  a:\n    endpoints: [{ address: '127.0.0.1:1', labels: { route: x } }, { address: \
                 '127.0.0.1:2', labels: { route: x } }]\n    persistence: { route: { cookie: ID } }\n";
-    let told = "4: `127.0.0.1:2` and `127.0.0.1:1` have the same label `route: x` (a session is known by it: give each a value \
-                of its own)";
+    let told = "4: `127.0.0.1:2` and `127.0.0.1:1` have the same label `route: x` (it identifies sessions: give each endpoint its \
+                own value)";
     assert_eq!(messages(text), [told]);
     assert_eq!(messages(&text.replacen("route: x", "route: y", 1)), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! Providers: how they are configured, and what is told of what they give.
+//! Providers: how they are configured, and what is reported about what they give.
 
 use std::path::Path;
 
@@ -56,16 +56,16 @@ fn mistakes_in_providers_are_told_with_a_mend() {
     for (from, to, message, mend) in [
         ("from: fleet", "from: flet", "there is no provider `flet`", "did you mean `fleet`?"),
         ("http://10", "ftp://10", "is not a URL", "write it like `https://config.example.com/equipoise.yaml`"),
-        ("token: geheim", "tls: true", "`tls` is for `https`", "write `https://`"),
+        ("token: geheim", "tls: true", "`tls` needs `https`", "write `https://`"),
         (
             "token: geheim",
             "token: a, basic_auth: { user: a, password: b }",
-            "there is a `token` already",
+            "there is already a `token`",
             "leave one of them out",
         ),
-        ("token: geheim", "token: ''", "it is empty, or holds what cannot be sent", ""),
+        ("token: geheim", "token: ''", "it is empty, or contains characters that cannot be sent", ""),
         ("path: sites/", "path: sites/, interval: 1ms", "more often than every 10 ms is of no use", ""),
-        ("x-tenant: shop", "host: shop", "`host` is written by the protocol itself", ""),
+        ("x-tenant: shop", "host: shop", "`host` is set by the protocol", ""),
         ("{ file: { path: sites/ } }", "{ fil: { path: sites/ } }", "unknown key `fil`", "did you mean `file`?"),
         ("zebra:", "'a/b':", "a/b", ""),
     ] {
@@ -122,7 +122,7 @@ fn who_comes_second_with_a_name_is_refused_and_told_who_was_first() {
     let both = Provided { provider: "zebra".into(), texts: vec![one("a.yaml"), one("b.yaml")] };
     let told = load(SITE, &[both]).unwrap_err();
     assert!(
-        told.contains("b.yaml:1:14: endpoints of `site` are given twice, first in provider:zebra:a.yaml:1"),
+        told.contains("b.yaml:1:14: endpoints of `site` are defined twice, first in provider:zebra:a.yaml:1"),
         "{told}"
     );
     let twice = twice.replace("site", "other");
@@ -135,31 +135,31 @@ fn who_comes_second_with_a_name_is_refused_and_told_who_was_first() {
 fn both_sides_of_a_conflict_are_named() {
     let route = "routes: [{ name: main, match: { path: { prefix: /z } }, cluster: site }]";
     let told = load(SITE, &[given("zebra", route)]).unwrap_err();
-    let wanted = "provider:zebra:a.yaml:1:18: the name `main` is taken by the route in site.yaml:3";
+    let wanted = "provider:zebra:a.yaml:1:18: the name `main` is already used by the route in site.yaml:3";
     assert!(told.contains(wanted), "{told}");
     let route = route.replace("main", "r");
     let told = load(SITE, &[given("zebra", &route), given("fleet", &route)]).unwrap_err();
-    let wanted = "provider:fleet:a.yaml:1:18: the name `r` is taken by the route in provider:zebra:a.yaml:1";
+    let wanted = "provider:fleet:a.yaml:1:18: the name `r` is already used by the route in provider:zebra:a.yaml:1";
     assert!(told.contains(wanted), "{told}");
     let door = |name: &str| format!("listeners:\n  {name}: {{ bind: '127.0.0.1:81' }}");
     let told = load(SITE, &[given("zebra", &door("l1")), given("fleet", &door("l2"))]).unwrap_err();
-    let wanted = "`127.0.0.1:81` is taken by listener `l1` already, in provider:zebra:a.yaml:2";
+    let wanted = "`127.0.0.1:81` is already used by listener `l1`, in provider:zebra:a.yaml:2";
     assert!(told.contains("provider:fleet:a.yaml:2:") && told.contains(wanted), "{told}");
     // What the file says is never to blame.
     let told = load(&format!("{SITE}admin: {{ bind: '127.0.0.1:81' }}\n"), &[given("zebra", &door("l1"))]).unwrap_err();
-    let wanted = "`127.0.0.1:81` is taken by the administrator's page already, in site.yaml:8";
+    let wanted = "`127.0.0.1:81` is already used by the administrator's page, in site.yaml:8";
     assert!(told.contains("provider:zebra:a.yaml:2:") && told.contains(wanted), "{told}");
 }
 
 #[test]
 fn what_is_not_a_providers_to_give_is_refused_by_its_own_lines() {
     for (text, message) in [
-        ("admin: { bind: '127.0.0.1:1' }", "provider:fleet:a.yaml:1:1: `admin` is not a provider's to give"),
-        ("providers: {}", "`providers` is not a provider's to give"),
-        ("include: x.yaml", "`include` is not a provider's to give"),
+        ("admin: { bind: '127.0.0.1:1' }", "provider:fleet:a.yaml:1:1: a provider cannot deliver `admin`"),
+        ("providers: {}", "a provider cannot deliver `providers`"),
+        ("include: x.yaml", "a provider cannot deliver `include`"),
         ("version: 2", "the version of this format is 1"),
-        ("- a", "what a provider gives must be a map"),
-        ("text", "what a provider gives must be a map"),
+        ("- a", "the document of a provider must be a map"),
+        ("text", "the document of a provider must be a map"),
         ("routes: {}", "`routes` must be a list"),
         ("clusters: [a]", "`clusters` must be a map"),
         ("endpoints: [a]", "`endpoints` must be a map"),
@@ -168,9 +168,9 @@ fn what_is_not_a_providers_to_give_is_refused_by_its_own_lines() {
         ("routes: [{ cluster: nobody }]", "there is no cluster `nobody`"),
         ("routes: [{ respond: { body: '${HOME}' } }]", "HOME"),
         ("clusters: { a: [", "provider:fleet:a.yaml:1:16: not YAML"),
-        ("endpoints: { site: ['app.example.com:80'] }", "names are not looked up here"),
+        ("endpoints: { site: ['app.example.com:80'] }", "host names are not resolved here"),
         ("endpoints: { site: ['unix:/run/a'] }", "`unix:/run/a` is not an address with a port"),
-        ("endpoints: { site: ['127.0.0.1:1', '127.0.0.1:1'] }", "the endpoint `127.0.0.1:1` stands here twice"),
+        ("endpoints: { site: ['127.0.0.1:1', '127.0.0.1:1'] }", "the endpoint `127.0.0.1:1` is listed twice"),
         ("endpoints: { site: [{ address: '127.0.0.1:1', wieght: 1 }] }", "did you mean `weight`?"),
         ("endpoints: { site: 5 }", "must be a list"),
     ] {

@@ -26,7 +26,7 @@ fn queue(settings: &str) -> Queue {
     cluster(&format!("queue: {{ requests_max: 5{settings} }}")).queue.clone().expect("a queue")
 }
 
-/// What is told of settings of the queue, without the number of the line.
+/// What is reported about settings of the queue, without the number of the line.
 fn told(settings: &str) -> Vec<String> {
     let text = with(&format!("queue: {{ requests_max: 5{settings} }}"), "");
     messages(&text).into_iter().map(|message| message.trim_start_matches("5: ").to_owned()).collect()
@@ -117,7 +117,7 @@ fn mistakes_in_a_queue_are_told_with_what_to_write() {
     assert_eq!(told(", page: { body: b, status: 200 }"), ["`status` must be a whole number from 400 to 599, not 200"]);
     assert_eq!(
         told(", page: { body: b, content_type: \"a\\nb\" }"),
-        ["the value of a header field cannot hold control characters"]
+        ["the value of a header field cannot contain control characters"]
     );
     let large = format!(", page: {{ body: {} }}", "x".repeat(70_000));
     assert_eq!(told(&large), ["the page has 70000 bytes (at most 64 KiB)"]);
@@ -133,7 +133,7 @@ fn a_route_has_a_turn() {
     assert_eq!(told("queue: { offset: -2h }"), ["8: `offset`: `-2h` is more than an hour"]);
     assert_eq!(
         told("queue: { offset: soon }"),
-        ["8: `offset`: `soon` is not a time forth or back (write it like `2s` or `-500ms`)"]
+        ["8: `offset`: `soon` is not a time offset (write it like `2s` or `-500ms`)"]
     );
     assert_eq!(
         told("queue: { offset: -3 }"),
@@ -142,7 +142,7 @@ fn a_route_has_a_turn() {
     let text = "version: 1\nroutes:\n  - respond: {}\n    queue: { class: 1 }\n";
     assert_eq!(
         messages(text),
-        ["4: `queue` has no meaning for a route that forwards to no cluster (leave it out, or name a cluster)"]
+        ["4: `queue` has no effect for a route that forwards to no cluster (leave it out, or name a cluster)"]
     );
 }
 

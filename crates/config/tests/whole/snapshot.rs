@@ -557,7 +557,7 @@ fn twenty_thousand_routes_load_within_a_moment() {
     let loaded = LOADER.load_text("big.yaml", &text, Path::new("")).unwrap();
     assert_eq!(loaded.snapshot.routes.len(), 20_000);
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-    // All of them wrong: the bound on what is told is a bound on the time, too.
+    // All of them wrong: the bound on what is reported is a bound on the time, too.
     let begun = std::time::Instant::now();
     let wrong = LOADER.load_text("big.yaml", &text.replace("cluster: c", "cluster: x"), Path::new("")).unwrap_err();
     assert_eq!((wrong.list.len(), wrong.left_out), (config::DIAGNOSTICS_MAX, 20_000 - config::DIAGNOSTICS_MAX));

@@ -1,4 +1,4 @@
-//! What stands before the bytes of a connection, and how its socket is set up.
+//! What precedes the bytes of a connection, and how its socket is set up.
 
 use std::time::Duration;
 
@@ -85,12 +85,12 @@ fn what_endpoints_cannot_be_told_is_explained() {
             "proxy_protocol: {{ version: v2, tlvs: [ssl, ssl], custom: {{ '0x05': a, 0xf0: b, e0: c, '0xe1': {long}, '0XE2': d, 0xe2: e }} }}"
         )),
         [
-            "10: this stands here twice",
-            "10: `0x05` is not a type that can be chosen (types of your own are `0xe0` to `0xef`)",
-            "10: `0xf0` is not a type that can be chosen (types of your own are `0xe0` to `0xef`)",
-            "10: `e0` is not a type that can be chosen (types of your own are `0xe0` to `0xef`)",
+            "10: this is listed twice",
+            "10: `0x05` is not a type that can be chosen (custom types are `0xe0` to `0xef`)",
+            "10: `0xf0` is not a type that can be chosen (custom types are `0xe0` to `0xef`)",
+            "10: `e0` is not a type that can be chosen (custom types are `0xe0` to `0xef`)",
             "10: a value has at most 256 bytes, not 257",
-            "10: the type `0xe2` stands here twice",
+            "10: the type `0xe2` is listed twice",
         ]
     );
     assert_eq!(
@@ -131,8 +131,8 @@ fn unix_sockets_are_paths_or_names() {
         ("unix:@", "a Unix socket needs a name (write it like `unix:@name`)"),
         ("unix:web.sock", "`web.sock` is not an absolute path (write it like `unix:/run/equipoise.sock`)"),
         ("unix:/run/", "`/run/` is a folder (write it like `unix:/run/equipoise.sock`)"),
-        ("unix:/run//a", "`/run//a` is not the shortest way to write it (leave out `//`, `/./` and `/../`)"),
-        ("unix:/run/../a", "`/run/../a` is not the shortest way to write it (leave out `//`, `/./` and `/../`)"),
+        ("unix:/run//a", "`/run//a` is not normalized (leave out `//`, `/./` and `/../`)"),
+        ("unix:/run/../a", "`/run/../a` is not normalized (leave out `//`, `/./` and `/../`)"),
         (&long, "the path of a Unix socket has at most 107 bytes, not 108 (choose a shorter one)"),
     ] {
         assert_eq!(with(bind, "127.0.0.1:9001", ""), [format!("4: {wanted}")]);
@@ -146,13 +146,13 @@ fn unix_sockets_are_paths_or_names() {
     assert_eq!(
         told,
         [
-            "10: `unix:/run/app.sock` has no host name that a certificate could carry (write `tls: { server_name: NAME }`)",
-            "11: no agent can be asked beside `unix:/run/app.sock`, which has no ports (leave it out)",
-            "12: `unix:/run/app.sock` has no ports, so `port` has no meaning for it (leave it out)",
+            "10: `unix:/run/app.sock` has no host name that a certificate could contain (write `tls: { server_name: NAME }`)",
+            "11: agents need a port, and `unix:/run/app.sock` has none (leave it out)",
+            "12: `unix:/run/app.sock` has no ports, so `port` has no effect for it (leave it out)",
         ]
     );
     let twice = "version: 1\nlisteners:\n  a: { bind: 'unix:/a' }\n  b: { bind: 'unix:/a' }\n";
-    assert_eq!(messages(twice), ["4: `unix:/a` is taken by listener `a` already (choose another path)"]);
+    assert_eq!(messages(twice), ["4: `unix:/a` is already used by listener `a` (choose another path)"]);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn sockets_that_cannot_be_set_up_so_are_explained() {
     assert_eq!(
         messages(&text("socket: { mode: '0660', keepalive: { idle: 1500ms, interval: 40000s } }", "")),
         [
-            "5: `mode` is for Unix sockets (leave it out)",
+            "5: `mode` applies to Unix sockets only (leave it out)",
             "5: `idle` must be from 1 to 32767 whole seconds",
             "5: `interval` must be from 1 to 32767 whole seconds",
         ]
@@ -196,12 +196,12 @@ fn sockets_that_cannot_be_set_up_so_are_explained() {
     assert_eq!(
         unix("socket: { mode: '999', dscp: 1, freebind: true }"),
         [
-            "5: `999` is no permission of a file (write it in quotes and in octal, such as `\"0660\"`)",
-            "5: `dscp` has no meaning for a Unix socket (leave it out)",
-            "5: `freebind` has no meaning for a Unix socket (leave it out)",
+            "5: `999` is not a file mode (write it in quotes and in octal, such as `\"0660\"`)",
+            "5: `dscp` has no effect for a Unix socket (leave it out)",
+            "5: `freebind` has no effect for a Unix socket (leave it out)",
         ]
     );
-    assert_eq!(unix("socket: { fast_open: 5 }"), ["5: `fast_open` has no meaning for a Unix socket (leave it out)"]);
+    assert_eq!(unix("socket: { fast_open: 5 }"), ["5: `fast_open` has no effect for a Unix socket (leave it out)"]);
     assert_eq!(
         messages(&text("socket: { fast_open: 0 }", "")),
         ["5: `fast_open` must be a whole number from 1 to 65535, not 0"]
@@ -209,7 +209,7 @@ fn sockets_that_cannot_be_set_up_so_are_explained() {
     assert_eq!(
         messages(&text("", "socket: { source_address: [10.0.0.1, 10.0.0.2, 'a:1'] }")),
         [
-            "10: there is an address of this family already",
+            "10: there is already an address of this family",
             "10: `a:1` is not an address (write an address without a port, or `client`)",
         ]
     );
@@ -224,7 +224,7 @@ fn connections_that_many_clients_share_show_none_of_them() {
     assert_eq!(
         messages(&text("", "http_versions: [h2]\n    socket: { source_address: client }")),
         [
-            "11: requests of many clients share the connections that cluster `site` has by `h2` (write `http_versions: [h1]`, or another `source_address`)"
+            "11: with `h2`, requests of many clients share the connections of cluster `site` (write `http_versions: [h1]`, or another `source_address`)"
         ]
     );
 }
@@ -261,7 +261,7 @@ fn datagrams_have_a_protocol_of_their_own() {
         ),
         [
             "7: `timeouts` is for `protocol: http`, but listener `dns` speaks udp (write `idle_timeout`)",
-            "8: `sni` is for `protocol: tcp`, but listener `dns` speaks udp (match `host` in a route, or say `protocol: tcp`)",
+            "8: `sni` is for `protocol: tcp`, but listener `dns` speaks udp (match `host` in a route, or set `protocol: tcp`)",
             "9: `tls` is for `protocol: tcp`, but listener `dns` speaks udp (leave it out)",
             "10: `proxy_protocol` is for `protocol: tcp`, but listener `dns` speaks udp (leave it out)",
         ]
@@ -269,23 +269,23 @@ fn datagrams_have_a_protocol_of_their_own() {
     let unix = udp("cluster: names").replace("127.0.0.1:53", "unix:/dns");
     assert_eq!(
         messages(&unix),
-        ["4: listener `dns` speaks udp, which Unix sockets do not carry here (bind an address with a port)"]
+        ["4: listener `dns` speaks udp, which does not work over Unix sockets (bind an address with a port)"]
     );
     assert_eq!(
         told("cluster: names\n    socket: { keepalive: {}, backlog: 5, fast_open: 5, dscp: 3 }"),
         [
-            "7: `keepalive` has no meaning for datagrams (leave it out)",
-            "7: `backlog` has no meaning for datagrams (leave it out)",
-            "7: `fast_open` has no meaning for datagrams (leave it out)",
+            "7: `keepalive` has no effect for datagrams (leave it out)",
+            "7: `backlog` has no effect for datagrams (leave it out)",
+            "7: `fast_open` has no effect for datagrams (leave it out)",
         ]
     );
-    // The ports of datagrams are not those of connections.
+    // The ports of datagrams differ from those of connections.
     let both = udp("cluster: names")
         .replace("clusters:", "  tcp: { bind: '127.0.0.1:53', protocol: tcp, cluster: names }\nclusters:");
     assert_eq!(messages(&both), Vec::<String>::new());
     let twice = udp("cluster: names")
         .replace("clusters:", "  too: { bind: '127.0.0.1:53', protocol: udp, cluster: names }\nclusters:");
-    assert_eq!(messages(&twice), ["7: `127.0.0.1:53` is taken by listener `dns` already (choose another port)"]);
+    assert_eq!(messages(&twice), ["7: `127.0.0.1:53` is already used by listener `dns` (choose another port)"]);
     assert_eq!(
         messages("version: 1\nlisteners: { web: { bind: '127.0.0.1:1', responses_max: 1 } }\n"),
         ["2: `responses_max` is for `protocol: udp`, but listener `web` speaks http (leave it out)"]

@@ -122,7 +122,7 @@ pub(crate) fn load(text: &str) -> Result<Loaded, Diagnostics> {
     LOADER.load_text("site.yaml", text, Path::new("/nowhere"))
 }
 
-/// What is told about a text, which must be wrong.
+/// What is reported about a text, which must be wrong.
 pub(crate) fn told(text: &str) -> String {
     match load(text) {
         Ok(_) => panic!("this loads:\n{text}"),

@@ -41,15 +41,13 @@ fn versions_that_cannot_be_are_refused_with_what_to_write() {
     };
     assert_eq!(
         about("http_versions: [h1, h2]"),
-        ["without TLS the endpoints of cluster `c` cannot choose an HTTP version \
+        ["without TLS, the HTTP version of cluster `c` cannot be negotiated \
           (write `[h1]` or `[h2]`, whichever they speak, or add `tls: true`)"]
     );
     assert_eq!(
         about("http_versions: [h2, h3], tls: true"),
-        [
-            "endpoints choose among versions as a TCP connection begins, and `h3` goes over UDP (write `[h3]` alone, or leave \
-          `h3` out)"
-        ]
+        ["versions are negotiated on a TCP connection, and `h3` uses UDP (write `[h3]` alone, or leave \
+          `h3` out)"]
     );
     assert_eq!(
         about("http_versions: [h3]"),
@@ -65,15 +63,15 @@ fn versions_that_cannot_be_are_refused_with_what_to_write() {
     assert_eq!(
         about("http_versions: [h2], proxy_protocol: v2"),
         [
-            "`proxy_protocol` says of a connection who its client is, and requests of many clients share those that cluster \
-          `c` has by `h2` (write `http_versions: [h1]`, or leave `proxy_protocol` out)"
+            "`proxy_protocol` names the client of a connection, but with `h2`, requests of many clients share the connections \
+          of cluster `c` (write `http_versions: [h1]`, or leave `proxy_protocol` out)"
         ]
     );
     assert_eq!(
         about("grpc_web: true"),
         ["gRPC needs HTTP/2 or HTTP/3, and cluster `c` speaks neither (add `http_versions: [h2]` to the cluster)"]
     );
-    assert_eq!(about("http_versions: [h2, h2]"), ["this version stands here twice"]);
+    assert_eq!(about("http_versions: [h2, h2]"), ["this version is listed twice"]);
     let for_shared = |key: &str| {
         format!(
             "`{key}` is for HTTP/2 and HTTP/3, and cluster `c` speaks neither \
@@ -95,7 +93,7 @@ fn endpoints_that_speak_http_3_alone_are_asked_over_it_or_at_a_port_of_tcp() {
     let over_tcp = |kind: &str| {
         format!(
             "2: a check over `{kind}` goes over TCP, and cluster `c` speaks HTTP/3 over UDP \
-             (check over `http` or `grpc`, which go over HTTP/3 there, or at a `port` of TCP)"
+             (use an `http` or `grpc` check, which goes over HTTP/3 there, or set a TCP `port`)"
         )
     };
     for (kind, check) in [("tcp", "tcp: {}"), ("tls", "tls: {}"), ("script", "script: [{ send: PING }]")] {
@@ -107,14 +105,14 @@ fn endpoints_that_speak_http_3_alone_are_asked_over_it_or_at_a_port_of_tcp() {
     assert_eq!(about("{ grpc: {}, port: 80 }"), [""; 0]);
     assert_eq!(
         about("{ grpc: {}, reuse_connection: true }"),
-        ["2: only checks by `http` can use a connection again (leave it out)"]
+        ["2: only `http` checks can reuse a connection (leave it out)"]
     );
     assert_eq!(about("{ http: { path: /h }, port: 80, reuse_connection: true }"), [""; 0]);
     assert_eq!(
         about("{ http: { headers: { Keep-Alive: '5', x-a: b } }, reuse_connection: true }"),
         [
-            "2: `Keep-Alive` belongs to the framing, which the check writes itself (leave it out)",
-            "2: cluster `c` speaks HTTP/3 alone, and is asked over a new connection each time \
+            "2: `Keep-Alive` belongs to the framing, which the check sets itself (leave it out)",
+            "2: cluster `c` speaks only HTTP/3, and each check opens a new connection \
              (leave it out, or check at a `port` that speaks HTTP/1.1)",
         ]
     );
@@ -136,7 +134,7 @@ fn what_does_not_speak_http_leads_to_no_cluster_that_speaks_http_3_alone() {
         );
         load(&text).map_or_else(|_| messages(&text), |_| Vec::new())
     };
-    let streams = "3: cluster `far` speaks HTTP/3 alone, over UDP, and streams of TCP cannot be passed on to it \
+    let streams = "3: cluster `far` speaks only HTTP/3, over UDP: TCP streams cannot be forwarded to it \
                    (name a cluster whose endpoints listen on TCP, without `http_versions: [h3]`)";
     for listener in [
         "protocol: tcp, cluster: far",
@@ -148,7 +146,7 @@ fn what_does_not_speak_http_leads_to_no_cluster_that_speaks_http_3_alone() {
     }
     assert_eq!(
         about("protocol: udp, cluster: far", "[h3]"),
-        ["3: cluster `far` speaks HTTP/3 itself, and datagrams are passed on as they come \
+        ["3: cluster `far` speaks HTTP/3, but datagrams are forwarded unchanged \
           (name a cluster with the same endpoints and neither `http_versions` nor `tls`)"]
     );
     assert_eq!(about("protocol: udp, cluster: far", "[h2]"), [""; 0]);
@@ -178,11 +176,8 @@ fn without_reuse_a_connection_carries_one_request_and_settings_for_more_are_refu
     }
     let more = "idle_max: 3, idle_timeout: 1s, requests_per_connection_max: 2, streams_per_connection_max: 5";
     let keys = ["idle_max", "idle_timeout", "requests_per_connection_max", "streams_per_connection_max"];
-    let told = |key| {
-        format!(
-            "2: `{key}` is for connections that carry further requests, and `reuse` is `false` (leave `{key}` or `reuse` out)"
-        )
-    };
+    let told =
+        |key| format!("2: `{key}` needs reused connections, and `reuse` is `false` (leave `{key}` or `reuse` out)");
     assert_eq!(messages(&cluster(&format!("http_versions: [h2], pool: {{ reuse: false, {more} }}"))), keys.map(told));
     // What is as it is by default asks for nothing.
     assert!(load(&cluster("pool: { reuse: false, idle_max: 0, requests_per_connection_max: 1 }")).is_ok());

@@ -1,8 +1,8 @@
-//! Settings that do nothing are told, and words of other products are understood.
+//! Settings that do nothing are reported, and words of other products are understood.
 
 use crate::support::{load, messages};
 
-/// The warnings of a configuration that is good: line, message, mend.
+/// The warnings of a configuration that is valid: line, message, mend.
 fn warnings(lines: &str) -> Vec<String> {
     let text = format!("version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\n{lines}");
     let loaded = load(&text).unwrap_or_else(|error| panic!("{error}"));
@@ -44,18 +44,18 @@ clusters:
         [
             "4: no request of this route waits: its cluster has no queue (give the cluster `a` a `queue`)",
             "4: with one endpoint there is no other to send a request to",
-            "5: 302 is not a failure: a good response would be thrown away and requested again (name statuses from 400 on)",
+            "5: 302 is not a failure: a good response would be discarded and requested again (list statuses from 400 on)",
             "9: with one endpoint there is no other to send a request to",
             "9: the only endpoint is never ejected",
             "9: the only endpoint gets all requests from the start",
-            "11: no agent is asked there (give the cluster an `agent_check`)",
+            "11: no agent is queried there (give the cluster an `agent_check`)",
             "12: no request ever waits in this queue: neither the cluster nor an endpoint has a limit (give the cluster or its endpoints a `connections_max`)",
             "13: the queue holds 10 at most, so 20 never wait",
-            "15: hash balancers have no slow start: keys would keep moving",
+            "15: slow start does not apply to hash balancers: keys would keep moving",
             "18: no endpoint is ever ejected: 30% of 2 endpoints is none (write 50% or more)",
-            "19: 200 is not a failure: a good response would be thrown away and requested again (name statuses from 400 on)",
+            "19: 200 is not a failure: a good response would be discarded and requested again (list statuses from 400 on)",
             "20: no request waits here: the cluster has no queue (give the cluster a `queue`)",
-            "22: no route and no listener leads to the cluster `e`",
+            "22: no route and no listener uses the cluster `e`",
         ]
     );
 }
@@ -101,7 +101,7 @@ clusters:
     assert_eq!(
         told,
         [
-            "8: with one endpoint there is no other to try (add `same_endpoint: true` if it is to be asked again)",
+            "8: with one endpoint there is no other to try (add `same_endpoint: true` to try it again)",
             "10: nothing waits for this endpoint alone (give the cluster a `queue`, and a `persistence` whose sessions wait)",
             "11: no endpoint of this cluster is a backup (give an endpoint `backup: true`)",
         ]
@@ -119,7 +119,7 @@ clusters:
     assert!(told.is_empty(), "{told:?}");
 }
 
-/// What is told of a file that begins with its version.
+/// What is reported about a file that begins with its version.
 fn told(lines: &str) -> Vec<String> {
     messages(&format!("version: 1\n{lines}"))
 }
@@ -217,7 +217,7 @@ clusters:
     );
     assert_eq!(
         told,
-        ["11: a call of gRPC is a POST, which is not sent again after an endpoint may have acted on it \
+        ["11: a gRPC call is a POST, which is not retried once an endpoint may have processed it \
              (add `methods: any` if that does no harm)",]
     );
 }
@@ -271,7 +271,7 @@ fn a_route_that_no_request_reaches_is_warned_of() {
     let mend = "give it another `match`, or take it out";
     let hidden = |line: u32, name: &str, first: &str, of: u32| {
         format!(
-            "{line}: no request reaches route `{name}`: route `{first}` in line {of} takes the same requests and comes first ({mend})"
+            "{line}: no request reaches route `{name}`: route `{first}` in line {of} matches the same requests and comes first ({mend})"
         )
     };
     assert_eq!(
@@ -370,7 +370,7 @@ fn a_file_without_listeners_is_warned_of_unless_they_may_come_from_elsewhere() {
         let loaded = load(&format!("version: 1\n{lines}")).unwrap_or_else(|error| panic!("{error}"));
         loaded.warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    let none = "site.yaml: warning: there are no listeners: no connection is taken\n     \
+    let none = "site.yaml: warning: there are no listeners: no connection is accepted\n     \
                 help: add one: `listeners: { web: { bind: \"127.0.0.1:8080\" } }`";
     assert_eq!(told("routes: [{ respond: {} }]\n"), [none]);
     assert_eq!(told("providers: { names: { dns: {} } }\n"), [none]);

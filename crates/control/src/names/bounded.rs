@@ -63,7 +63,7 @@ impl Names {
 
 /// Looks a name up on a thread that is left behind if it takes too long.
 fn look_up_within(lookup: NameLookup, host: String, port: u16, patience: Duration) -> io::Result<Vec<SocketAddr>> {
-    let late = || io::Error::new(io::ErrorKind::TimedOut, "the name service took too long");
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "the lookup took too long");
     if patience.is_zero() {
         return Err(late());
     }
@@ -92,7 +92,7 @@ mod tests {
             let error = late.look_up(&NameLookup::default(), "127.0.0.1", 80).unwrap_err();
             assert_eq!(
                 (error.kind(), error.to_string().as_str()),
-                (io::ErrorKind::TimedOut, "the name service took too long")
+                (io::ErrorKind::TimedOut, "the lookup took too long")
             );
         }
     }

@@ -94,6 +94,6 @@ async fn by_system(host: Host, threads: &Arc<Semaphore>, patience: Duration) -> 
         let found = asked.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         if found.is_empty() { Err("the name has no address".to_owned()) } else { Ok(found) }
     };
-    let late = || Err("the name service took too long".to_owned());
+    let late = || Err("the lookup took too long".to_owned());
     tokio::time::timeout(patience, work).await.unwrap_or_else(|_| late())
 }

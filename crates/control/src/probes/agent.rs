@@ -108,8 +108,11 @@ async fn rounds(
             let seat = seat.borrow();
             if let Some(report) = seat.cluster.report(seat.index, &line) {
                 let why = line.split_once('#').map_or("", |(_, why)| why.trim());
-                let reason =
-                    if why.is_empty() { "the agent says down".into() } else { format!("the agent says down: {why}") };
+                let reason = if why.is_empty() {
+                    "the agent reports down".into()
+                } else {
+                    format!("the agent reports down: {why}")
+                };
                 reasons.agent.set(&key, report.is_down.then_some(reason.as_str()));
                 let pairs: telemetry::log::Pairs<'_> =
                     &[("cluster", cluster), ("endpoint", endpoint), ("report", &report), ("reason", &why)];

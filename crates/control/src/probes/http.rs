@@ -192,8 +192,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<'_, S> {
     async fn fill(&mut self) -> Result<usize, Trouble> {
         let mut buffer = [0; READ_BYTES];
         let read = self.stream.read(&mut buffer).await;
-        let read = read
-            .map_err(|error| Trouble { why: format!("cannot read the answer: {error}"), is_silent: !self.has_read })?;
+        let read = read.map_err(|error| Trouble {
+            why: format!("cannot read the response: {error}"),
+            is_silent: !self.has_read,
+        })?;
         self.has_read |= read > 0;
         self.bytes.extend_from_slice(&buffer[..read]);
         Ok(read)
@@ -214,7 +216,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<'_, S> {
                     interim += 1;
                     // 101 was not asked for (RFC 9110 section 15.2.2).
                     if parsed.switching || interim > INTERIM_RESPONSES_MAX {
-                        let why = format!("interim answers (status {}) instead of a final one", head.status);
+                        let why = format!("interim responses (status {}) instead of a final one", head.status);
                         return Err(why.into());
                     }
                     head = ResponseHead::default();
@@ -225,17 +227,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<'_, S> {
                     }
                 }
                 Err(Fault::ResponseHeadTooLarge) => {
-                    return Err(format!("the head of the answer is longer than {HEAD_BYTES_MAX} bytes").into());
+                    return Err(format!("the response head is longer than {HEAD_BYTES_MAX} bytes").into());
                 }
-                Err(_) => return Err("the answer is not HTTP/1, or breaks its rules".to_owned().into()),
+                Err(_) => return Err("the response is not valid HTTP/1".to_owned().into()),
             }
         }
     }
 
     fn cut_short(&self) -> Trouble {
         match self.has_read {
-            true => "closed within the head of its answer".to_owned().into(),
-            false => Trouble { why: "closed without an answer".into(), is_silent: true },
+            true => "closed within the response head".to_owned().into(),
+            false => Trouble { why: "closed without a response".into(), is_silent: true },
         }
     }
 
@@ -251,7 +253,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<'_, S> {
             if self.fill().await? == 0 {
                 return match framing {
                     Framing::UntilClose => Ok(true),
-                    _ => Err("closed within the body of its answer".to_owned().into()),
+                    _ => Err("closed within the response body".to_owned().into()),
                 };
             }
         }
@@ -282,7 +284,7 @@ impl Received {
                 (data, data, data == left)
             }
             Framing::Chunked => {
-                let broken = |_| "the chunks of the answer break their rules".to_owned();
+                let broken = |_| "the response has invalid chunks".to_owned();
                 let decoded = self.chunks.decode_in_place(bytes).map_err(broken)?;
                 (decoded.data_len, decoded.consumed, decoded.done)
             }
@@ -349,8 +351,8 @@ pub(super) mod tests {
                 .unwrap_err()
                 .contains("interim")
         );
-        assert_eq!(of("").await, Err("closed without an answer".into()));
-        assert_eq!(of("HTTP/1.1 200 OK\r\n").await, Err("closed within the head of its answer".into()));
+        assert_eq!(of("").await, Err("closed without a response".into()));
+        assert_eq!(of("HTTP/1.1 200 OK\r\n").await, Err("closed within the response head".into()));
         let endless = format!("HTTP/1.1 200 OK\r\n{}", "x-filler: 0123456789\r\n".repeat(100_000 / 22));
         assert!(of(&endless).await.unwrap_err().contains("longer than"));
         for bad in [
@@ -388,11 +390,8 @@ pub(super) mod tests {
         for (bad, why) in [
             ("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nbadall is well", "the body does not contain \"all is well\""),
             ("HTTP/1.1 204 OK\r\n\r\nall is well", "the body does not contain \"all is well\""),
-            ("HTTP/1.1 200 OK\r\ncontent-length: 30\r\n\r\nall", "closed within the body of its answer"),
-            (
-                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n",
-                "the chunks of the answer break their rules",
-            ),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 30\r\n\r\nall", "closed within the response body"),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n", "the response has invalid chunks"),
         ] {
             assert_eq!(answered(&wants, false, bad.as_bytes()).await, Err(why.into()), "{bad}");
         }
@@ -485,7 +484,7 @@ pub(super) mod tests {
             assert_eq!(answered(&check, false, good.as_bytes()).await, Ok(false), "{good}");
         }
         let cut = "HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\n{\"status\":\"ok\"}";
-        assert_eq!(answered(&check, false, cut.as_bytes()).await, Err("closed within the body of its answer".into()));
+        assert_eq!(answered(&check, false, cut.as_bytes()).await, Err("closed within the response body".into()));
         let long = format!("HTTP/1.1 200 OK\r\n\r\n{{\"status\":\"ok\"{}}}", " ".repeat(CHECK_BODY_BYTES_MAX));
         let why = "the body is longer than 65536 bytes (`response_bytes_max`), too long to read as JSON";
         assert_eq!(answered(&check, false, long.as_bytes()).await, Err(why.into()));

@@ -409,7 +409,7 @@ fn of_no_use() -> String {
 }
 
 fn too_long() -> String {
-    format!("the head of the answer is longer than {HEAD_BYTES_MAX} bytes")
+    format!("the response head is longer than {HEAD_BYTES_MAX} bytes")
 }
 
 fn number(code: u64) -> VarInt {

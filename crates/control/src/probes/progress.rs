@@ -30,8 +30,8 @@ impl Progress {
             Limit::Whole(time) => format!("within the {time:?} of the whole check"),
         };
         match self.0.get() {
-            None => format!("no answer {when}"),
-            Some(bytes) => format!("the body of the answer did not end {when} ({bytes} bytes came)"),
+            None => format!("no response {when}"),
+            Some(bytes) => format!("the response body did not end {when} ({bytes} bytes came)"),
         }
     }
 }

@@ -86,7 +86,7 @@ async fn headers_without_end_are_cut_off_at_the_bound() {
     assert!(refused.contains("closed within"), "{refused}");
     let rubbish = endpoint(b"x-filler: 0123456789abcdef\r\n", usize::MAX, Duration::ZERO).await;
     let refused = attempt(rubbish, &http_check(PATIENCE)).await.unwrap_err();
-    assert!(refused.contains("not HTTP"), "{refused}");
+    assert!(refused.contains("not valid HTTP"), "{refused}");
 }
 
 #[tokio::test]
@@ -94,14 +94,14 @@ async fn an_answer_that_stalls_runs_into_the_timeout() {
     let drip = endpoint(b"HTTP/1.1 200 OK\r\nx: ", 1, PATIENCE).await;
     let begun = Instant::now();
     let refused = attempt(drip, &http_check(Duration::from_millis(150))).await.unwrap_err();
-    assert_eq!(refused, "no answer within 150ms");
+    assert_eq!(refused, "no response within 150ms");
     assert!(begun.elapsed() < PATIENCE);
 }
 
 #[tokio::test]
 async fn an_endpoint_that_closes_or_is_not_there_is_a_failure() {
     let silent = endpoint(b"", 0, Duration::ZERO).await;
-    assert_eq!(attempt(silent, &http_check(PATIENCE)).await, Err("closed without an answer".into()));
+    assert_eq!(attempt(silent, &http_check(PATIENCE)).await, Err("closed without a response".into()));
     let bound = TcpSocket::new_v4().unwrap();
     bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let gone = bound.local_addr().unwrap();
@@ -325,7 +325,7 @@ async fn scripts_are_followed_and_their_steps_named() {
     assert_eq!(attempt(redis, &script("-ERR")).await, Err("script step 2: closed without \"-ERR\"".into()));
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let check = HealthCheck { timeout: Duration::from_millis(100), ..script("x") };
-    assert_eq!(attempt(silent.local_addr().unwrap(), &check).await, Err("no answer within 100ms".into()));
+    assert_eq!(attempt(silent.local_addr().unwrap(), &check).await, Err("no response within 100ms".into()));
 }
 
 #[tokio::test]
@@ -420,9 +420,9 @@ async fn steps_are_taken_in_order_each_at_its_port_and_the_reason_names_the_one_
     let silent = silent.local_addr().unwrap();
     let short = CheckStep { timeout: Some(Duration::from_millis(50)), ..at(silent, http()) };
     let found = attempt(well, &listed(vec![http(), short])).await;
-    assert_eq!(found, Err(format!("step 2 (http at port {}): no answer within 50ms", silent.port())));
+    assert_eq!(found, Err(format!("step 2 (http at port {}): no response within 50ms", silent.port())));
     let whole = HealthCheck { timeout: Duration::from_millis(100), ..listed(vec![tcp(), at(silent, http())]) };
-    let why = format!("step 2 (http at port {}): no answer within the 100ms of the whole check", silent.port());
+    let why = format!("step 2 (http at port {}): no response within the 100ms of the whole check", silent.port());
     assert_eq!(attempt(well, &whole).await, Err(why));
 }
 
@@ -435,7 +435,7 @@ async fn a_body_that_drips_or_never_ends_runs_into_the_timeout_or_its_bound() {
     };
     let stalls = endpoint(b"HTTP/1.1 200 OK\r\n\r\nabc", 1, PATIENCE).await;
     let late = attempt(stalls, &check(Duration::from_millis(100))).await;
-    assert_eq!(late, Err("the body of the answer did not end within 100ms (3 bytes came)".into()));
+    assert_eq!(late, Err("the response body did not end within 100ms (3 bytes came)".into()));
     let endless = endpoint(b"HTTP/1.1 200 OK\r\n\r\n", usize::MAX, Duration::ZERO).await;
     let why = "within its first 65536 bytes the body does not contain \"never\"";
     assert_eq!(attempt(endless, &check(PATIENCE)).await, Err(why.into()));

@@ -89,7 +89,7 @@ impl Client {
     pub(crate) async fn send(&self, request: Request<'_>) -> Result<Response, String> {
         let timeout = self.origin.timeout;
         let answered = tokio::time::timeout(timeout, self.ask(request)).await;
-        answered.unwrap_or_else(|_| Err(format!("no answer within {timeout:?}")))
+        answered.unwrap_or_else(|_| Err(format!("no response within {timeout:?}")))
     }
 
     /// Asks, and reads the head of the answer. Time is the caller's to bound.
@@ -169,7 +169,7 @@ fn reason(why: BadAnswer) -> String {
 /// Reads once; 0 at the end.
 async fn fill(stream: &mut Box<dyn Io>, bytes: &mut Vec<u8>) -> Result<usize, String> {
     let mut buffer = [0; READ_BYTES];
-    let read = stream.read(&mut buffer).await.map_err(|error| format!("cannot read the answer: {error}"))?;
+    let read = stream.read(&mut buffer).await.map_err(|error| format!("cannot read the response: {error}"))?;
     bytes.extend_from_slice(&buffer[..read]);
     Ok(read)
 }
@@ -211,7 +211,7 @@ impl Response {
         let mut body = Vec::new();
         while let Some(piece) = self.chunk().await? {
             if (body.len() + piece.len()) as u64 > bytes_max {
-                return Err(format!("the answer is larger than {bytes_max} bytes"));
+                return Err(format!("the response is larger than {bytes_max} bytes"));
             }
             body.extend(piece);
         }

@@ -278,7 +278,7 @@ async fn ask_once(subject: &Subject, settings: &ConsulProvider, index: u64) -> R
     let index = response.field("x-consul-index").and_then(|text| text.parse::<u64>().ok());
     let is_filtered = response.field(FILTERED).as_deref() == Some("true");
     let body = tokio::time::timeout(settings.origin.timeout, response.whole(BYTES_MAX)).await;
-    let body = body.unwrap_or_else(|_| Err("the answer does not end".to_owned()))?;
+    let body = body.unwrap_or_else(|_| Err("the response does not end".to_owned()))?;
     // Nothing is stored there yet.
     let is_empty = status == 404 && *subject == Subject::Store;
     if status != 200 && !is_empty {
@@ -288,9 +288,9 @@ async fn ask_once(subject: &Subject, settings: &ConsulProvider, index: u64) -> R
     if is_empty {
         return Ok(Answer { list: Vec::new(), index, is_filtered });
     }
-    match serde_json::from_slice(&body).map_err(|error| format!("what came is no JSON: {error}"))? {
+    match serde_json::from_slice(&body).map_err(|error| format!("the response is not JSON: {error}"))? {
         Value::Array(list) => Ok(Answer { list, index, is_filtered }),
-        _ => Err("what came is no list".to_owned()),
+        _ => Err("the response is not a list".to_owned()),
     }
 }
 
@@ -310,12 +310,12 @@ fn read(
             Ok(Found::Endpoints(endpoints, problems))
         }
         Subject::Store if is_filtered && list.is_empty() => {
-            Err(format!("its ACLs let the token see no key behind `{prefix}`: it needs `read` for them"))
+            Err(format!("its ACLs let the token see no key below `{prefix}`: it needs `read` for them"))
         }
         Subject::Store => {
             let (state, mut problems) = reader.state(&stored(list, prefix)?);
             if is_filtered {
-                problems.push(format!("keys behind `{prefix}` that the ACLs of Consul do not let the token see"));
+                problems.push(format!("keys below `{prefix}` that the ACLs of Consul do not let the token see"));
             }
             Ok(Found::Stored(state, problems))
         }

@@ -113,8 +113,8 @@ async fn list(client: &Client, settings: &DockerProvider) -> Result<Vec<Value>, 
             Err(format!("there are more than {CONTAINERS_MAX} containers"))
         }
         Ok(Value::Array(all)) => Ok(all),
-        Ok(_) => Err("the list of containers is no list".to_owned()),
-        Err(error) => Err(format!("the list of containers is no JSON: {error}")),
+        Ok(_) => Err("the list of containers is not a list".to_owned()),
+        Err(error) => Err(format!("the list of containers is not JSON: {error}")),
     }
 }
 

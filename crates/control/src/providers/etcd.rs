@@ -103,7 +103,7 @@ async fn authenticate(client: &Client, settings: &EtcdProvider) -> Result<Option
     let answer = call(client, "/v3/auth/authenticate", &body, None).await?;
     match answer["token"].as_str() {
         Some(token) => Ok(Some(token.to_owned())),
-        None => Err("no token came for user and password".to_owned()),
+        None => Err("no token for user and password".to_owned()),
     }
 }
 
@@ -123,7 +123,7 @@ impl Caller {
             let body = json!({ "key": base64::encode(&from), "range_end": end, "limit": PAGE.to_string(), "revision": revision.to_string() });
             let answer = call(&self.client, "/v3/kv/range", &body, self.token.as_deref()).await?;
             if revision == 0 {
-                revision = number(&answer["header"]["revision"]).ok_or("the answer has no revision")?;
+                revision = number(&answer["header"]["revision"]).ok_or("the response has no revision")?;
             }
             let page = answer["kvs"].as_array().map_or(&[][..], Vec::as_slice);
             for pair in page {
@@ -168,13 +168,13 @@ async fn call(client: &Client, path: &str, body: &Value, token: Option<&str>) ->
         return Err(refusal(response, client).await);
     }
     let bytes = whole(&mut response, BYTES_MAX as u64, client).await?;
-    serde_json::from_slice(&bytes).map_err(|error| format!("what came is no JSON: {error}"))
+    serde_json::from_slice(&bytes).map_err(|error| format!("the response is not JSON: {error}"))
 }
 
 /// The body of an answer, within the time for one: on a connection that has died without a word nothing would ever come.
 async fn whole(response: &mut Response, bytes_max: u64, client: &Client) -> Result<Vec<u8>, String> {
     let whole = tokio::time::timeout(client.timeout(), response.whole(bytes_max)).await;
-    whole.unwrap_or_else(|_| Err("the answer does not end".to_owned()))
+    whole.unwrap_or_else(|_| Err("the response does not end".to_owned()))
 }
 
 async fn refusal(mut response: Response, client: &Client) -> String {
@@ -192,7 +192,7 @@ fn number(value: &Value) -> Option<i64> {
 
 /// What is not there is empty.
 fn bytes(value: &Value) -> Result<Vec<u8>, String> {
-    base64::decode(value.as_str().unwrap_or_default().as_bytes()).ok_or_else(|| "what came is no base64".to_owned())
+    base64::decode(value.as_str().unwrap_or_default().as_bytes()).ok_or_else(|| "the response is not base64".to_owned())
 }
 
 /// The key behind the prefix. Keys that are no text are not ours.
@@ -236,10 +236,10 @@ fn apply(pairs: &mut BTreeMap<String, Vec<u8>>, prefix: &str, message: &Value) -
 /// Whether there is room for so much: it may come in many pages and messages.
 fn check_size(pairs: &BTreeMap<String, Vec<u8>>, prefix: &str) -> Result<(), String> {
     if pairs.len() > PAIRS_MAX {
-        return Err(format!("there are more than {PAIRS_MAX} keys behind `{prefix}`"));
+        return Err(format!("there are more than {PAIRS_MAX} keys below `{prefix}`"));
     }
     match pairs.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() > BYTES_MAX {
-        true => Err(format!("there are more than {BYTES_MAX} bytes behind `{prefix}`")),
+        true => Err(format!("there are more than {BYTES_MAX} bytes below `{prefix}`")),
         false => Ok(()),
     }
 }
@@ -268,7 +268,7 @@ impl Lines {
             if !line.trim_ascii().is_empty() {
                 return serde_json::from_slice(&line)
                     .map(Some)
-                    .map_err(|error| format!("what came is no JSON: {error}"));
+                    .map_err(|error| format!("the response is not JSON: {error}"));
             }
         }
         self.seen = self.bytes.len();

@@ -29,7 +29,7 @@ pub(super) async fn run(settings: HttpProvider, sink: Sink) {
         let begun = Instant::now();
         let limit = settings.origin.timeout;
         let asked = tokio::time::timeout(limit, ask(&client, &settings, known.as_deref())).await;
-        match asked.unwrap_or_else(|_| Err(format!("no whole answer within {limit:?}"))) {
+        match asked.unwrap_or_else(|_| Err(format!("no complete response within {limit:?}"))) {
             Ok(Answer::Document(text, tag)) => {
                 (known, failures) = (tag, 0);
                 let scheme = if settings.origin.tls.is_some() { "https" } else { "http" };

@@ -60,7 +60,7 @@ impl Shape<'_> {
 
     /// Understands a value.
     fn read(&self, key: &str, value: &[u8]) -> Result<Piece, String> {
-        let text = std::str::from_utf8(value).map_err(|_| format!("the value of `{key}` is no text"))?;
+        let text = std::str::from_utf8(value).map_err(|_| format!("the value of `{key}` is not text"))?;
         match self {
             Self::Text => Ok(Piece::Text(text.to_owned())),
             Self::Endpoint(list) => {
@@ -123,7 +123,7 @@ impl Reader {
                         let name = key.rsplit_once('/').map_or("", |(_, name)| name);
                         state.names.entry(list.to_owned()).or_default().push(name.to_owned());
                     } else {
-                        problems.push(format!("the value of `{key}`: the endpoint `{address}` stands here twice"));
+                        problems.push(format!("the value of `{key}`: the endpoint `{address}` is listed twice"));
                     }
                 }
                 _ => {}
@@ -208,7 +208,7 @@ mod tests {
             assert_eq!(state.endpoints["web"].len(), 1, "the others count");
         }
         let bytes = BTreeMap::from([("config/x".to_owned(), vec![0xff])]);
-        assert_eq!(Reader::default().state(&bytes).1, ["the value of `config/x` is no text"]);
+        assert_eq!(Reader::default().state(&bytes).1, ["the value of `config/x` is not text"]);
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Persistence {
     /// It cannot be written, or the folder has changes of another time.
     pub(super) fn stage(&self, candidate: &Candidate) -> Result<Option<Staged>, String> {
         let Some(path) = candidate.state_folder() else { return Ok(None) };
-        let failed = |error: io::Error| format!("cannot keep changes in {}: {error}", path.display());
+        let failed = |error: io::Error| format!("cannot save changes in {}: {error}", path.display());
         let is_there = match &self.folder {
             Some(folder) if folder.path == *path => folder.desired.as_ref() == Some(&candidate.desired),
             // This process has never read it: another may need what is there.

@@ -310,7 +310,7 @@ fn what_comes_by_itself_is_not_refused_because_something_cannot_be_kept() {
     fixture.remove_kept("a");
     let (candidate, _) = wished(&fixture, Some("drain"));
     fixture.reconciler.commit(candidate, Origin::ProviderEndpoints).unwrap();
-    assert!(fixture.reconciler.not_kept().is_some_and(|why| why.contains("cannot keep changes")));
+    assert!(fixture.reconciler.not_kept().is_some_and(|why| why.contains("cannot save changes")));
     std::fs::create_dir(fixture.path("a")).unwrap();
     fixture.reconciler.keep_again();
     assert_eq!(fixture.reconciler.not_kept(), None);

@@ -36,10 +36,10 @@ fn text(checked: &Checked, is_strict: bool) -> Ending {
         return Ending::Good;
     }
     let told = if warnings > 0 { format!("; {}", counted(warnings, "warning")) } else { String::new() };
-    crate::print(&format!("{} is good: {summary}{told}\n", checked.name))
+    crate::print(&format!("{} is valid: {summary}{told}\n", checked.name))
 }
 
-/// An array of objects, errors first.
+/// Returns an array of objects, errors first.
 fn json(diagnostics: &Diagnostics) -> Value {
     let one = |one: &Diagnostic| {
         json!({
@@ -61,7 +61,7 @@ fn json(diagnostics: &Diagnostics) -> Value {
     Value::Array(all)
 }
 
-/// One workflow command on each line.
+/// Returns one workflow command on each line.
 fn github(diagnostics: &Diagnostics) -> String {
     let mut out = String::new();
     for one in diagnostics.list.iter().chain(&diagnostics.warnings) {
@@ -82,12 +82,12 @@ fn left_out(diagnostics: &Diagnostics) -> Option<String> {
     (diagnostics.left_out > 0).then(|| format!("{} not shown", counted(diagnostics.left_out, "more problem")))
 }
 
-/// The text of a workflow command: a line end would end it.
+/// Returns the text of a workflow command: a line end would end it.
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// The value of a property, which also ends at a comma or at two colons.
+/// Returns the value of a property, which also ends at a comma or at two colons.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

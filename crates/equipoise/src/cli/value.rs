@@ -22,7 +22,7 @@ pub(crate) fn endpoint(text: &str) -> Result<String, String> {
     let (host, port) = text.rsplit_once(':').ok_or("an endpoint is host:port, such as 127.0.0.1:9001")?;
     let bare_ipv6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
     if bare_ipv6 {
-        return Err(format!("an IPv6 address stands in brackets, such as [{host}]:{port}"));
+        return Err(format!("an IPv6 address needs brackets, such as [{host}]:{port}"));
     }
     match port.parse::<u16>() {
         Ok(1..) if !host.is_empty() => Ok(text.to_owned()),
@@ -43,20 +43,20 @@ fn of_url(url: &str, scheme: &str, rest: &str) -> Result<String, String> {
         )),
         "https" => Err(format!(
             "`proxy` does not use TLS to endpoints: write a file whose cluster has `endpoints: [\"{}\"]` and `tls: true`, and \
-             start it by `equipoise run -c FILE`",
+             start it with `equipoise run -c FILE`",
             with_port(443)
         )),
         _ => Err(format!("`{url}` is no endpoint: write host:port, such as 127.0.0.1:9001")),
     }
 }
 
-/// `name: value`.
+/// Parses `name: value`.
 pub(crate) fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("a header field is `name: value`, such as `cookie: beta=1`")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// `250ms`, `5s`, `2m`: the notation of the configuration, from 1 ms to an hour.
+/// Parses a duration such as `250ms`, `5s` or `2m`, from 1 ms to an hour.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || "a time is a number with ms, s or m, from 1ms to 60m, such as 5s".to_owned();
     let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;

@@ -78,12 +78,12 @@ impl Sent {
     }
 }
 
-/// What was refused, and why, for people.
+/// Returns what was refused, and why, for people.
 pub(crate) fn refusal(answer: &Answered) -> String {
     refusal_of(answer, None)
 }
 
-/// The same of what a file said.
+/// Returns the same of what a file said.
 fn refusal_of(answer: &Answered, sent: Option<&Sent>) -> String {
     crate::escape::lines(&refused(answer, sent))
 }
@@ -91,7 +91,7 @@ fn refusal_of(answer: &Answered, sent: Option<&Sent>) -> String {
 fn refused(answer: &Answered, sent: Option<&Sent>) -> String {
     let Ok(told) = serde_json::from_str::<Value>(&answer.body) else {
         return if answer.body.trim().is_empty() {
-            format!("the program answered {} and nothing else", answer.status)
+            format!("the program answered {} without a message", answer.status)
         } else {
             answer.body.trim_end().to_owned()
         };
@@ -114,7 +114,7 @@ fn refused(answer: &Answered, sent: Option<&Sent>) -> String {
     text
 }
 
-/// The request that a command is.
+/// Returns the request that a command is.
 fn asked(command: &Command) -> Result<Asked, String> {
     Ok(match command {
         Command::Status => get("/api/status"),
@@ -309,10 +309,10 @@ mod tests {
             let told = refusal_of(&Answered { status: 422, etag: None, body: body(name) }, Some(&sent));
             assert_eq!(told, format!("bad\n\n{wanted}:3:2: no"));
         }
-        assert!(answer(401, r#"{"message":"a token is needed"}"#).contains("EQUIPOISE_TOKEN"));
+        assert!(answer(401, r#"{"message":"a token is required"}"#).contains("EQUIPOISE_TOKEN"));
         assert_eq!(
             (answer(400, "plain\n").as_str(), answer(500, "").as_str()),
-            ("plain", "the program answered 500 and nothing else")
+            ("plain", "the program answered 500 without a message")
         );
     }
 }

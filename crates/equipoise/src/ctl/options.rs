@@ -299,7 +299,7 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// The wish that the API knows, if it is one.
+    /// Returns the wish that the API knows, if it is one.
     pub(crate) fn state(self) -> Option<&'static str> {
         match self {
             Self::Drain => Some("drain"),
@@ -327,7 +327,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// As the API calls it.
+    /// Returns the name in the API.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Listeners => "listeners",
@@ -349,7 +349,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// As the API calls it.
+    /// Returns the name in the API.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Info => "info",

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::options::{CanaryEnd, Command, Config};
 use crate::escape;
 
-/// The answer to a command.
+/// Returns the answer to a command.
 pub(super) fn render(command: &Command, told: &Value) -> String {
     let text = match command {
         // JSON is YAML: it can be edited and put back, so nothing of it is made visible.
@@ -29,7 +29,7 @@ pub(super) fn render(command: &Command, told: &Value) -> String {
     escape::lines(&text)
 }
 
-/// One problem, as `check` shows it.
+/// Returns one problem, as `check` shows it.
 pub(super) fn diagnostic(name: &Value, one: &Value) -> String {
     let number = |key: &str| one[key].as_u64().unwrap_or(0) as usize;
     let (line, gutter) = (number("line"), number("line").to_string().len().max(3));
@@ -167,7 +167,7 @@ fn changes(told: &Value) -> String {
     let objects: Vec<Vec<String>> =
         list(&told["objects"]).map(|one| vec![text(&one["place"]), text(&one["change"])]).collect();
     if objects.is_empty() {
-        out.push_str("no object of the files is overridden\n");
+        out.push_str("nothing in the files is overridden\n");
     } else {
         out.push_str(&table(&["OBJECT", "BY THE API"], &objects));
     }
@@ -191,7 +191,7 @@ fn changes(told: &Value) -> String {
 fn providers(told: &Value) -> String {
     let row = |one: &Value| {
         let when = |key: &str| if one[key].is_null() { "never".to_owned() } else { time(&one[key]) };
-        let kept = if one["kept_from_before"] == true { ", kept from before" } else { "" };
+        let kept = if one["kept_from_before"] == true { ", from an earlier run" } else { "" };
         let count = |key: &str, what: &str| match one[key].as_u64() {
             Some(1) => format!("1 {what}"),
             other => format!("{} {what}s", other.unwrap_or(0)),
@@ -215,7 +215,7 @@ fn providers(told: &Value) -> String {
             out.push_str(&format!("\nparts of {} are ignored: {}\n", text(&one["name"]), text(why)));
         }
         for key in list(&one["missing"]) {
-            out.push_str(&format!("\n{} gives no endpoints for `{}`\n", text(&one["name"]), text(key)));
+            out.push_str(&format!("\n{} delivers no endpoints for `{}`\n", text(&one["name"]), text(key)));
         }
         if let Some(problems) = one["problems"].as_str() {
             out.push_str(&format!("\nthe new state of {} is rejected:\n{}\n", text(&one["name"]), problems.trim_end()));
@@ -318,7 +318,7 @@ fn done(told: &Value) -> String {
     out
 }
 
-/// How long ago, in the largest unit.
+/// Returns how long ago, in the largest unit.
 fn time(value: &Value) -> String {
     let at = Duration::try_from_secs_f64(value.as_f64().unwrap_or(0.0)).unwrap_or_default();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

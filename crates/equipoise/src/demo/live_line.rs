@@ -11,7 +11,7 @@ use tokio::time::MissedTickBehavior;
 use super::load::Tally;
 use super::origins::Origin;
 
-/// On a terminal the line is drawn anew this often.
+/// On a terminal the line is drawn again this often.
 const DRAW_EVERY: Duration = Duration::from_secs(1);
 /// Elsewhere, a line is added this often.
 const ADD_EVERY: Duration = Duration::from_secs(5);
@@ -52,13 +52,13 @@ impl LiveLine {
 
     fn draw(&self, text: &str) {
         let mut stderr = std::io::stderr().lock();
-        // If standard error is gone there is nobody left to show it to. The cursor goes back to the start, so that a line
+        // If standard error is gone there is no one left to show it to. The cursor goes back to the start, so that a line
         // of the log takes the place of this one.
         let _ = if self.terminal { write!(stderr, "\r\x1b[K{text}\r") } else { writeln!(stderr, "{text}") };
     }
 }
 
-/// What happened between two moments, in one line.
+/// Returns what happened between two moments, in one line.
 fn text(before: &Status, now: &Status, origins: &[Origin]) -> String {
     let period = now.uptime.saturating_sub(before.uptime).as_secs_f64().max(0.001);
     let total = now.total.since(&before.total);
@@ -92,7 +92,7 @@ fn shares<'a>(before: Option<&Status>, now: &'a Status) -> Vec<(&'a EndpointStat
     counted.into_iter().map(|(endpoint, requests)| (endpoint, requests, requests as f64 / sum * 100.0)).collect()
 }
 
-/// The name of the origin at this endpoint.
+/// Returns the name of the origin at this endpoint.
 fn name<'a>(endpoint: &'a EndpointStatus, origins: &[Origin]) -> &'a str {
     origins
         .iter()
@@ -109,7 +109,7 @@ fn millis(time: Duration) -> String {
     }
 }
 
-/// `1,234,567`.
+/// Formats a number as `1,234,567`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

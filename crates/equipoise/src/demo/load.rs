@@ -37,7 +37,7 @@ struct Counters {
     over: AtomicBool,
 }
 
-/// Puts load on `address` until `end` is ready. Requests under way are waited for.
+/// Puts load on `address` until `end` is ready. Requests in flight are waited for.
 pub(crate) async fn run(address: SocketAddr, end: impl Future<Output = ()>) -> Tally {
     let counters = Arc::new(Counters::default());
     let mut connections = JoinSet::new();
@@ -64,7 +64,7 @@ async fn connection(address: SocketAddr, counters: Arc<Counters>) {
     }
 }
 
-/// One exchange, on the kept connection if there is one. Returns the status.
+/// Carries out one exchange, on the kept connection if there is one. Returns the status.
 async fn exchange(kept: &mut Option<BufReader<TcpStream>>, address: SocketAddr) -> io::Result<u16> {
     let mut stream = match kept.take() {
         Some(stream) => stream,
@@ -105,7 +105,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// The origins of the demo always say the length; an answer without is not theirs.
+    /// Parses a response. The origins of the demo always send its length; a response without one is not theirs.
     fn parse(head: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(head).ok()?;
         let mut lines = text.split("\r\n");

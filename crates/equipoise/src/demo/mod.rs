@@ -29,7 +29,7 @@ const ADMIN: &str = "127.0.0.1:9900";
 
 /// Runs the command.
 pub(crate) fn run(options: &cli::Demo) -> Ending {
-    // What goes well is told by the live line.
+    // What goes well is reported by the live line.
     telemetry::log::set_level(telemetry::log::Level::Warn);
     live::block_on(|signals| run_with(options, signals))
 }
@@ -73,7 +73,7 @@ async fn until_a_signal(live: &mut Live, signals: &mut Signals, origins: &[Origi
     line.end();
 }
 
-/// The same, with load, for `time`.
+/// Runs the demo with load for `time`.
 async fn under_load(
     live: &mut Live,
     signals: &mut Signals,
@@ -97,7 +97,7 @@ async fn under_load(
     })
 }
 
-/// `wanted` if nobody listens there, or any free port.
+/// Returns `wanted` if that port is free, or else any free port.
 fn free(wanted: &str) -> String {
     match std::net::TcpListener::bind(wanted) {
         Ok(_) => wanted.to_owned(),
@@ -118,7 +118,7 @@ fn configuration(options: &cli::Demo, origins: &[Origin]) -> String {
             "health_check": { "http": { "path": "/healthz" }, "interval": "2s" },
         } },
         "admin": { "bind": free(ADMIN) },
-        // Whoever watches a demo does not wait for it.
+        // Anyone who watches a demo does not wait for it.
         "shutdown": { "drain_timeout": "3s" },
     });
     format!("{whole:#}\n")
@@ -128,7 +128,7 @@ fn welcome(address: SocketAddr, admin: Option<SocketAddr>, origins: &[Origin], l
     let told: Vec<String> =
         origins.iter().map(|origin| format!("{} ({} ms)", origin.name, origin.takes.as_millis())).collect();
     let mut text =
-        format!("Equipoise demo\n  listener   http://{address}  before three origins: {}\n", told.join(", "));
+        format!("Equipoise demo\n  listener   http://{address}  in front of three origins: {}\n", told.join(", "));
     if let Some(admin) = admin {
         text += &format!("  dashboard  http://{admin}\n");
     }

@@ -29,7 +29,7 @@ fn refuse(message: &str) -> Ending {
     Ending::Bad
 }
 
-/// The address that `ctl` asks too. A wrong one counts as a wrong command line, and so does none.
+/// Returns the address that `ctl` asks too. A wrong one counts as a wrong command line, and so does none.
 fn admin_of_environment() -> Result<AdminAddress, String> {
     let refused = |kind, message: String| -> ! { cli::Cli::command().error(kind, message).exit() };
     let Some(text) = std::env::var_os(ADMIN).filter(|text| !text.is_empty()) else {

@@ -8,10 +8,10 @@ use control::explain::{
 
 use crate::escape;
 
-/// Routes that are told of before and after the one that is taken.
+/// Routes that are reported before and after the one that is taken.
 const ROUTES_MAX: usize = 10;
 
-/// The whole answer.
+/// Returns the whole answer.
 pub(super) fn render(told: &Explanation) -> String {
     let mut out = String::new();
     line(&mut out, "", &told.request);
@@ -26,7 +26,7 @@ pub(super) fn render(told: &Explanation) -> String {
     out
 }
 
-/// One line with its label in the first column.
+/// Writes one line with its label in the first column.
 fn line(out: &mut String, label: &str, text: &str) {
     let indent = if label.is_empty() && out.is_empty() { 0 } else { 2 };
     let text = escape::line(text);
@@ -69,11 +69,11 @@ fn filters(out: &mut String, filters: &[FilterExplanation]) {
             (Some(status), ..) => format!("answers {status}"),
             _ if filter.calls.is_some() => {
                 let cluster = filter.calls.as_deref().unwrap_or_default();
-                format!("asks the cluster `{cluster}`; what follows holds if that allows the request")
+                format!("asks the cluster `{cluster}`; the rest applies if it allows the request")
             }
             _ if filter.closes => "closes the connection or stream without an answer".to_owned(),
             (None, true, true) => "changes the response".to_owned(),
-            (None, true, false) => "changes nothing of this request".to_owned(),
+            (None, true, false) => "does not change this request".to_owned(),
             (None, false, true) => "changes the request, and the response".to_owned(),
             (None, false, false) => "changes the request".to_owned(),
         };

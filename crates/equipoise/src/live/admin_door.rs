@@ -26,7 +26,7 @@ pub(super) struct AdminDoor {
 }
 
 impl AdminDoor {
-    /// Has no listener yet, but may take over a socket of the process before.
+    /// Creates a door without a listener, which may take over a socket of the previous process.
     pub(super) fn new(offered: Option<(Address, OwnedFd)>) -> Self {
         Self { admin: None, leaving: Vec::new(), offered }
     }
@@ -85,7 +85,7 @@ impl AdminDoor {
 
     /// Starts a listener.
     pub(super) fn open(&mut self, bound: Bound, view: &View, orders: &OrderSender) {
-        // The configuration is in force; without its admin listener the program still carries traffic.
+        // The configuration is active; without its admin listener the program still carries traffic.
         match Admin::start(bound, view.clone(), orders.clone()) {
             Ok(admin) => self.admin = Some(admin),
             Err(error) => telemetry::log::error("the admin listener cannot start", &[("error", &error)]),

@@ -62,7 +62,7 @@ async fn end_of(signals: &mut Signals, workers: &Workers) {
     }
 }
 
-/// A second signal to end.
+/// Completes at a second signal to shut down.
 fn end_at_once(workers: &Workers) -> ! {
     eprintln!("equipoise: stopped at once, as requested, with {} connections open", workers.open_connections());
     std::process::exit(i32::from(Ending::CutShort.code()))

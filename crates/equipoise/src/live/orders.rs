@@ -99,9 +99,9 @@ impl Live {
             return Err(Refusal::Missing { message, suggestion: None });
         }
         if promotes {
-            self.promote_canary(&format!("{author} has said so"))?;
+            self.promote_canary(&format!("{author} requested it"))?;
         } else {
-            self.reconciler.end_canary(&format!("{author} has said so"));
+            self.reconciler.end_canary(&format!("{author} requested it"));
         }
         let (generation, revision) = (self.view().generation(), self.reconciler.revision());
         let differences =
@@ -112,7 +112,7 @@ impl Live {
         Ok(Done { generation, revision, is_changed, differences, effects, warnings, is_tried, not_kept, successor })
     }
 
-    /// Puts the canary's configuration into force.
+    /// Applies the canary's configuration.
     fn promote_canary(&mut self, reason: &str) -> Result<(), Refusal> {
         let Some((candidate, cause)) = self.reconciler.promote_canary(reason) else { return Ok(()) };
         let done = self.put_into_force(candidate, cause);

@@ -88,7 +88,7 @@ impl Live {
         Some(())
     }
 
-    /// Reads the files and puts them into force if they are `wanted`. Returns `None` as [`Self::reload`] does.
+    /// Reads the files and applies them if they are `wanted`. Returns `None` as [`Self::reload`] does.
     async fn read_anew(&mut self, signals: &mut Signals, wanted: fn(&Reconciler, &Candidate) -> bool) -> Option<()> {
         let prepared = self.aside(signals, |preparation| preparation.prepare().map_err(Refusal::Bad)).await?;
         let done = match prepared.unwrap_or(Err(Refusal::Failed)) {
@@ -104,8 +104,8 @@ impl Live {
         Some(())
     }
 
-    /// Puts into force what was read. Where the data plane does not take it, what providers want anew may be to blame: then the
-    /// files come into force without that, and each provider is tried by itself. Returns `None` as [`Self::reload`] does.
+    /// Applies what was read. Where the data plane does not take it, what providers want again may be to blame: then the
+    /// files become active without that, and each provider is tried by itself. Returns `None` as [`Self::reload`] does.
     async fn put_read(&mut self, candidate: Candidate, signals: &mut Signals) -> Option<Result<(), Refusal>> {
         let has_news = self.reconciler.has_news(&candidate);
         let refusal = match self.put_into_force(candidate, Origin::Reload.into()) {
@@ -118,7 +118,7 @@ impl Live {
         }
     }
 
-    /// Puts the configuration into force if its files have changed and are watched. Returns `None` as [`Self::reload`]
+    /// Applies the configuration if its files have changed and are watched. Returns `None` as [`Self::reload`]
     /// does.
     async fn look_at_configuration(&mut self, signals: &mut Signals) -> Option<()> {
         if self.reconciler.has_canary() || !self.reconciler.look_at_configuration() {
@@ -127,7 +127,7 @@ impl Live {
         self.read_anew(signals, |reconciler, candidate| !reconciler.is_in_force(candidate)).await
     }
 
-    /// Puts into force what providers want, as far as it fits and the data plane takes it. Returns `None` as
+    /// Applies what providers want, as far as it fits and the data plane takes it. Returns `None` as
     /// [`Self::reload`] does.
     async fn take_provided(&mut self, signals: &mut Signals) -> Option<()> {
         let Some(fitted) = self.aside(signals, Preparation::prepare_provided).await? else {
@@ -147,8 +147,8 @@ impl Live {
         Some(())
     }
 
-    /// Puts into force what fits of what providers want. What comes back is not taken by the data plane as it is together:
-    /// nobody was told of that yet. `alone`: it is for the sake of this one, and nothing comes back.
+    /// Applies what fits of what providers want. What comes back is not taken by the data plane as it is together:
+    /// that is not reported yet. `alone`: it is for the sake of this one, and nothing comes back.
     fn put_provided(&mut self, fitted: Fitted, alone: Option<Wanted>) -> Vec<Wanted> {
         let Fitted { candidate, origin, taken, refused } = fitted;
         self.reconciler.refuse(&refused);
@@ -167,7 +167,7 @@ impl Live {
         Vec::new()
     }
 
-    /// Puts into force the new addresses of endpoints whose host names have others. Returns `None` as [`Self::reload`] does.
+    /// Applies the new addresses of endpoints whose host names have others. Returns `None` as [`Self::reload`] does.
     async fn take_names(&mut self, signals: &mut Signals) -> Option<()> {
         let done = match self.aside(signals, Preparation::prepare_names).await? {
             Some(Ok(None)) => Ok(()),
@@ -184,7 +184,7 @@ impl Live {
         Some(())
     }
 
-    /// Does what is due once a second.
+    /// Performs the tasks that are due once a second.
     fn look_after(&mut self) {
         self.admin_door.look_after();
         self.memory.look_after();

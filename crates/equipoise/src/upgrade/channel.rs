@@ -14,7 +14,7 @@ use proxy::handover::{FrameHead, HEAD_BYTES};
 
 /// Descriptors that go at once; the kernel takes 253.
 const BATCH_MAX: usize = 128;
-/// A body is taken in pieces of this size: nobody is given memory for what only its head says.
+/// A body is taken in pieces of this size: no one is given memory for what only its head says.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// One that came.
@@ -30,7 +30,7 @@ pub(crate) struct Frame {
 pub(crate) struct Channel(UnixStream);
 
 impl Channel {
-    /// Both ends.
+    /// Returns both ends.
     ///
     /// # Errors
     /// No descriptors are left.
@@ -44,7 +44,7 @@ impl Channel {
         Self(end)
     }
 
-    /// The end that another process has left open for this one.
+    /// Returns the end that another process has left open for this one.
     ///
     /// # Errors
     /// There is no such descriptor, or it is no socket.
@@ -60,14 +60,14 @@ impl Channel {
         Ok(Self(stream))
     }
 
-    /// Bounds the time that each call may take without any progress.
+    /// Limits the time that each call may take without progress.
     pub(crate) fn set_patience(&self, patience: Duration) -> io::Result<()> {
         let patience = patience.max(Duration::from_millis(1));
         self.0.set_write_timeout(Some(patience))?;
         self.0.set_read_timeout(Some(patience))
     }
 
-    /// The same end once more.
+    /// Returns the same end once more.
     ///
     /// # Errors
     /// No descriptors are left.
@@ -75,7 +75,7 @@ impl Channel {
         self.0.try_clone().map(Self)
     }
 
-    /// Ends it for both sides, whoever has a clone of it.
+    /// Ends it for both sides, anyone who has a clone of it.
     pub(crate) fn shut(&self) {
         // It may be over already.
         let _ = self.0.shutdown(std::net::Shutdown::Both);

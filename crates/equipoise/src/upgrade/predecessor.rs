@@ -181,7 +181,7 @@ fn expect(channel: &Channel, wanted: Kind) -> io::Result<Frame> {
             return Ok(frame);
         }
         if frame.kind != Kind::Note {
-            return Err(io::Error::other(format!("it said {:?} instead of {wanted:?}", frame.kind)));
+            return Err(io::Error::other(format!("it sent {:?} instead of {wanted:?}", frame.kind)));
         }
     }
 }

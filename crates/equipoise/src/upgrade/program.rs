@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Found at the start, before anybody replaces the file.
+/// Found at the start, before anyone replaces the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
@@ -13,7 +13,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// That of this process. A path through symbolic links is kept as it was given: an upgrade may be another link.
+    /// Returns the path of this program. Symbolic links are kept as given, because an upgrade may switch the link.
     pub(crate) fn of_this_process() -> Option<Self> {
         let mut arguments = std::env::args_os();
         let name = arguments.next()?;
@@ -23,13 +23,13 @@ impl Program {
     }
 }
 
-/// The path by which the running file was called, if it is that.
+/// Returns the path by which the running file was called, if it is that.
 fn as_called(name: &OsString, running: &Path) -> Option<PathBuf> {
     let id = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     let wanted = id(running)?;
     let is_it = |path: &PathBuf| id(path) == Some(wanted);
     if name.as_bytes().contains(&b'/') {
-        // The folder of a process may be changed by nobody but itself; a whole path is easier to tell of.
+        // The folder of a process may be changed by no one but itself; a whole path is easier to tell of.
         return std::path::absolute(name).ok().filter(is_it);
     }
     let folders = std::env::var_os("PATH")?;

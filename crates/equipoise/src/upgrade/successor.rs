@@ -149,10 +149,10 @@ impl Successor {
                 Ok(frame) if frame.kind == wanted => return Ok(frame),
                 Ok(frame) if frame.kind == Kind::Refused => {
                     let told: Value = serde_json::from_slice(&frame.body).unwrap_or_default();
-                    return Err(told["reason"].as_str().unwrap_or("it says that it cannot take over").to_owned());
+                    return Err(told["reason"].as_str().unwrap_or("it reported that it cannot take over").to_owned());
                 }
                 Ok(frame) if frame.kind == Kind::Note => {}
-                Ok(frame) => return Err(format!("it said {:?} instead of {wanted:?}", frame.kind)),
+                Ok(frame) => return Err(format!("it sent {:?} instead of {wanted:?}", frame.kind)),
                 Err(error) => return Err(self.told_by(&error)),
             }
         }
@@ -190,8 +190,8 @@ impl Successor {
 impl Drop for Successor {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Should it be the child of what was started, it learns by this that nobody has died whom it could follow.
-            self.tell(Kind::Refused, &json!({ "reason": "it is not to take over" }));
+            // Should it be the child of what was started, it learns by this that no one has died whom it could follow.
+            self.tell(Kind::Refused, &json!({ "reason": "it must not take over" }));
             // It may have ended by itself.
             let _ = child.kill();
             let _ = child.wait();

@@ -29,7 +29,7 @@ pub enum Known {
 }
 
 impl Known {
-    /// Which field `name` is, case ignored.
+    /// Returns which field `name` is, ignoring case.
     pub fn of(name: &[u8]) -> Self {
         let (text, known): (&[u8], Self) = match name.len() {
             2 => (b"te", Self::Te),
@@ -55,8 +55,8 @@ impl Known {
         if name.eq_ignore_ascii_case(text) { known } else { Self::Other }
     }
 
-    /// Whether the field speaks of one connection only and is never passed on (RFC 9110 section 7.6.1). Fields that
-    /// `Connection` names are hop-by-hop too; the protocol side removes those.
+    /// Returns whether the field is hop-by-hop and never forwarded (RFC 9110 section 7.6.1). Fields that `Connection` names are hop-by-hop
+    /// too; the protocol code removes those.
     pub fn is_hop_by_hop(self) -> bool {
         matches!(
             self,
@@ -90,12 +90,12 @@ impl FieldName {
         }
     }
 
-    /// The name in the case it was given.
+    /// Returns the name in its original case.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Its classification.
+    /// Returns its classification.
     pub fn known(&self) -> Known {
         self.known
     }
@@ -119,24 +119,24 @@ static IN_TOKEN: [bool; 256] = {
     table
 };
 
-/// Whether `text` is a token (RFC 9110 section 5.6.2).
+/// Returns whether `text` is a token (RFC 9110 section 5.6.2).
 pub fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|&byte| IN_TOKEN[usize::from(byte)])
 }
 
-/// Whether `text` is a token without upper case, as names are in HTTP/2 and HTTP/3 (RFC 9113 section 8.2.1).
+/// Returns whether `text` is a token without upper case, as names are in HTTP/2 and HTTP/3 (RFC 9113 section 8.2.1).
 pub fn is_lower_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|&byte| IN_TOKEN[usize::from(byte)] && !byte.is_ascii_uppercase())
 }
 
-/// Whether `text` may stand as a field value: visible characters, space, tab and bytes from 0x80 (RFC 9110 section 5.5).
+/// Returns whether `text` may stand as a field value: visible characters, space, tab and bytes from 0x80 (RFC 9110 section 5.5).
 pub fn is_field_value(text: &[u8]) -> bool {
     // All of it is looked at, so that many bytes are looked at together.
     !text.iter().fold(false, |is_bad, &byte| is_bad | ((byte < b' ') & (byte != b'\t')) | (byte == 0x7f))
 }
 
-/// Whether a field would be read as the one of this other name. To many an endpoint `_` and `-` are the same there, as all
-/// that hand fields on in variables cannot tell them apart (RFC 3875 section 4.1.18), and to some whatever is no letter and no digit.
+/// Returns whether endpoints may read a field as the one with this other name. Many treat `_` and `-` as the same, because CGI variables
+/// cannot distinguish them (RFC 3875 section 4.1.18); some treat every character like this that is neither a letter nor a digit.
 pub fn reads_as(name: &[u8], other: &str) -> bool {
     let plain = |byte: u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
     other.len() == name.len() && other.bytes().zip(name).all(|(a, &b)| plain(a) == plain(b))

@@ -27,12 +27,12 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Whether who comes has to show who he is, by a token or by a certificate.
+    /// Returns whether clients need credentials: a token or a certificate.
     pub fn asks_for_credentials(&self) -> bool {
         !self.tokens.is_empty() || !self.identities.is_empty()
     }
 
-    /// Whether it is a Unix socket that not everybody on the machine may open: that takes the right to write.
+    /// Returns whether the listener is a Unix socket that only some users of this machine may open; that takes the permission to write.
     pub fn is_for_some_only(&self) -> bool {
         matches!(&self.bind, Address::Unix(path) if !path.starts_with('@')) && self.mode & 0o002 == 0
     }

@@ -60,7 +60,7 @@ impl PartialEq for Cluster {
 }
 
 impl Cluster {
-    /// The same with other settings.
+    /// Returns the same with other settings.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut ClusterSettings)) -> Self {
         change(&mut self);
@@ -149,7 +149,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The versions that are offered to an endpoint.
+    /// Returns the versions that are offered to an endpoint.
     pub fn versions(&self) -> HttpVersions {
         let speaks = |version| self.shared.as_ref().is_some_and(|shared| shared.version == version);
         let h1 = self.shared.as_ref().is_none_or(|shared| !shared.is_only);

@@ -55,7 +55,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The clusters that it may forward to, in the order of the file.
+    /// Returns the clusters that it may forward to, in the order of the file.
     pub fn clusters(&self) -> Vec<&Name> {
         match self {
             Self::Cluster(name) => vec![name],

@@ -33,32 +33,32 @@ impl Lease {
         Self { state: state.clone(), index, counted, is_bounded: false, reason }
     }
 
-    /// The same, picked for another reason.
+    /// Returns the same, picked for another reason.
     #[inline]
     pub fn because(mut self, reason: PickReason) -> Self {
         self.reason = reason;
         self
     }
 
-    /// Why it is this endpoint.
+    /// Returns why this endpoint was picked.
     #[inline]
     pub fn reason(&self) -> PickReason {
         self.reason
     }
 
-    /// The same for a plan where the endpoint has another place.
+    /// Returns the same for a plan where the endpoint has another place.
     pub(crate) fn at(mut self, index: u32) -> Self {
         self.index = index;
         self
     }
 
-    /// Place in [`crate::ClusterPlan::endpoints`] of the plan that was asked.
+    /// Returns the index in [`crate::ClusterPlan::endpoints`] of the plan that picked it.
     #[inline]
     pub fn endpoint_index(&self) -> usize {
         self.index as usize
     }
 
-    /// The endpoint's state.
+    /// Returns the endpoint's state.
     #[inline]
     pub fn state(&self) -> &Arc<EndpointState> {
         &self.state

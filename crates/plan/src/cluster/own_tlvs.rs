@@ -46,13 +46,13 @@ impl OwnTlvs {
         Ok((!list.is_empty()).then(|| Box::new(Self { list: list.into(), has_variables })))
     }
 
-    /// Whether they may differ from one exchange to another of the same client's connection.
+    /// Returns whether they may differ from one exchange to another of the same client's connection.
     pub fn has_variables(&self) -> bool {
         self.has_variables
     }
 
-    /// The values for one exchange, or one stream, which has no request. A value with variables is left out where it is empty or beyond
-    /// the bounds; so is what does not fit behind those before it.
+    /// Returns the values for one exchange, or one stream, which has no request. A value with variables is left out where it is empty or
+    /// beyond the bounds; so is what does not fit behind those before it.
     pub fn values(&self, request: Option<&RequestHead>, facts: &Facts<'_>) -> Tlvs {
         let none = RequestHead::default();
         let values = Values::of_request(request.unwrap_or(&none), facts);

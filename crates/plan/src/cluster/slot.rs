@@ -23,7 +23,7 @@ impl SlotSpace {
         Self(Mutex::new(Free { returned: BinaryHeap::new(), next: 0 }))
     }
 
-    /// The smallest number that is free, so that tables stay as small as they can be.
+    /// Returns the smallest number that is free, so that tables stay as small as they can be.
     pub(crate) fn take(&'static self) -> Slot {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let number = match free.returned.pop() {

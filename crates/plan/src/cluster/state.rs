@@ -71,7 +71,7 @@ struct Seldom {
 }
 
 impl ClusterState {
-    /// The state of a cluster that is new.
+    /// Returns the state of a cluster that is new.
     pub(crate) fn new() -> Self {
         let slot = SLOTS.take();
         Self { slot: slot.number(), _slot: slot, seldom: Seldom::default(), busy: OnceLock::new() }
@@ -82,12 +82,12 @@ impl ClusterState {
         self.busy.get_or_init(Box::default)
     }
 
-    /// Whether anything of it was ever used.
+    /// Returns whether anything of it was ever used.
     pub(crate) fn is_used(&self) -> bool {
         self.busy.get().is_some()
     }
 
-    /// The states of the endpoints of a plan that is used for the first time: those that another plan of this cluster has made
+    /// Returns the states of the endpoints of a plan that is used for the first time: those that another plan of this cluster has made
     /// already, and new ones.
     pub(crate) fn make_endpoints(self: &Arc<Self>, endpoints: &[Endpoint]) -> Vec<Arc<EndpointState>> {
         let mut made = self.busy().made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,7 +107,7 @@ impl ClusterState {
         endpoints.iter().map(state_of).collect()
     }
 
-    /// By which the keys of its queue are hashed. `chance` gives it once.
+    /// Returns the seed by which keys of the queue are hashed; `chance` provides it once.
     pub(crate) fn fair_seed(&self, chance: &mut dyn FnMut() -> u64) -> FairSeed {
         *self.busy().fair_seed.get_or_init(|| [chance(), chance()])
     }
@@ -137,13 +137,13 @@ impl ClusterState {
         self.busy.get().map_or(0, |busy| busy.bounded.load(Ordering::Relaxed))
     }
 
-    /// Those of [`Self::waiting`] who do not wait for one endpoint alone.
+    /// Returns those of [`Self::waiting`] who do not wait for one endpoint alone.
     #[inline]
     pub(crate) fn waiting_anywhere(&self) -> &AtomicU32 {
         &self.seldom.waiting_anywhere
     }
 
-    /// Whether [`Self::enter`] would have failed a moment ago, in the same order.
+    /// Returns whether [`Self::enter`] would have failed a moment ago, in the same order.
     pub(crate) fn is_at(&self, max: u32) -> bool {
         self.busy().bounded.load(Ordering::SeqCst) >= max
     }
@@ -159,7 +159,7 @@ impl ClusterState {
         debug_assert!(before > 0, "left more often than entered");
     }
 
-    /// What workers share about the tier of this key.
+    /// Returns what workers share about the tier of this key.
     pub(crate) fn tier(&self, key: TierKey) -> Arc<TierState> {
         let mut tiers = self.busy().tiers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = tiers.get(&key).and_then(Weak::upgrade) {

@@ -32,7 +32,7 @@ pub(crate) struct Subsets {
 pub struct Subset {
     /// The number of the one that is wanted.
     pub(crate) wanted: u32,
-    /// The number of the one that takes over while nobody in that may get work.
+    /// The number of the one that takes over while no one in that may get work.
     pub(crate) otherwise: u32,
 }
 
@@ -79,7 +79,7 @@ impl SubsetPlan {
         Self { labels: rule.labels.iter().filter_map(label).collect(), otherwise }
     }
 
-    /// What the subset that a request wants is called by; `None` when it lacks a header field.
+    /// Returns what the subset that a request wants is called by; `None` when it lacks a header field.
     fn called(&self, head: &RequestHead) -> Option<u64> {
         self.labels.iter().try_fold(0, |sum, (name, value)| {
             let value = match value {
@@ -91,7 +91,7 @@ impl SubsetPlan {
     }
 }
 
-/// The names of labels that a rule goes by, with those of its fallback.
+/// Returns the names of labels that a rule goes by, with those of its fallback.
 pub(crate) fn names_of(rule: &SubsetRule) -> impl Iterator<Item = Names> {
     let otherwise = match &rule.otherwise {
         Otherwise::Labels(labels) => Some(labels.keys().cloned().collect()),
@@ -101,7 +101,7 @@ pub(crate) fn names_of(rule: &SubsetRule) -> impl Iterator<Item = Names> {
 }
 
 impl Subsets {
-    /// Nearly no cluster has any: those that have none share that.
+    /// Compiles the subsets. Most clusters have none, and share one empty value.
     pub(crate) fn new(names: BTreeSet<Names>, endpoints: &Endpoints) -> Arc<Self> {
         static NONE: LazyLock<Arc<Subsets>> = LazyLock::new(Arc::default);
         if names.is_empty() {
@@ -124,12 +124,12 @@ impl Subsets {
         Arc::new(subsets)
     }
 
-    /// Whether they are made by these labels.
+    /// Returns whether they are made by these labels.
     pub(crate) fn are_by(&self, names: &BTreeSet<Names>) -> bool {
         self.names == *names
     }
 
-    /// Whether the endpoint at this place belongs to a part, by its number.
+    /// Returns whether the endpoint at this place belongs to a part, by its number.
     pub(crate) fn holds(&self, number: u32, place: u32) -> bool {
         match number.checked_sub(1) {
             None => true,
@@ -140,7 +140,7 @@ impl Subsets {
         }
     }
 
-    /// The like of one of these subsets among those of another plan.
+    /// Returns the like of one of these subsets among those of another plan.
     pub(crate) fn translate(&self, subset: Subset, to: &Self) -> Subset {
         let number = |number: u32| match number.checked_sub(1) {
             None => 0,
@@ -152,7 +152,7 @@ impl Subsets {
         Subset { wanted: number(subset.wanted), otherwise: number(subset.otherwise) }
     }
 
-    /// What a request may go to by the rule of its route.
+    /// Returns what a request may go to by the rule of its route.
     pub(crate) fn find(&self, rule: &SubsetPlan, head: &RequestHead) -> Subset {
         let number = |called: u64| self.numbers.get(&called).copied().unwrap_or(NOBODY);
         Subset {
@@ -166,7 +166,7 @@ impl Subsets {
     }
 }
 
-/// What a subset is called by: labels in the order of their names.
+/// Returns what a subset is called by: labels in the order of their names.
 fn called<'a>(labels: impl IntoIterator<Item = (&'a String, &'a String)>) -> u64 {
     let hash = |text: &String| hash::of_bytes(text.as_bytes());
     labels.into_iter().fold(0, |sum, (name, value)| fold(sum, hash(name), hash(value)))

@@ -266,8 +266,8 @@ fn is_at_its_bound(plan: &ClusterPlan) -> bool {
 fn because(reason: PickReason, balance: &Balance, ask: &Ask<'_>) -> String {
     let chosen = balance::reason(balance, ask);
     match reason {
-        PickReason::Only => "no other may get work".into(),
-        PickReason::Overflow => "the endpoint that the key of the request falls on has no room for it".into(),
+        PickReason::Only => "no other is available".into(),
+        PickReason::Overflow => "the endpoint of the request's key is full".into(),
         PickReason::OwnZone => format!("{chosen}, in the own zone"),
         PickReason::OtherZone => format!("{chosen}, in another zone: the own zone has too little capacity"),
         PickReason::Spill => format!("{chosen}, of a lower priority: the first has too little capacity"),
@@ -284,7 +284,7 @@ fn notes(plan: &ClusterPlan, roll: &Roll, (ask, session): (&Ask<'_>, Session)) -
         notes.push(format!("hashed by {}", keys.join(", else ")));
     }
     if ask.subset != Subset::ALL {
-        notes.push("the route goes to a part of the cluster, by labels".to_owned());
+        notes.push("the route uses a subset of the cluster, by labels".to_owned());
     }
     if plan.cluster.spread.aperture.is_some() {
         notes.push("this instance uses a part of the endpoints, by `aperture`".to_owned());

@@ -63,8 +63,8 @@ pub(super) fn apply(
     Ok(told)
 }
 
-/// One step, with all that it needs, but for calls, whose response is taken for one that allows the request: the cluster that was to
-/// be called is returned. No other request waits here, and what is drawn is forgotten with the steps.
+/// Returns one step, with all that it needs, but for calls, whose response is taken for one that allows the request: the cluster that was
+/// to be called is returned. No other request waits here, and what is drawn is forgotten with the steps.
 fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -> (Flow, Option<CalledCluster>) {
     let none = Arc::from([]);
     let mut flow = step.apply(head, turn);
@@ -81,7 +81,7 @@ fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -
     (flow, None)
 }
 
-/// The head, line by line.
+/// Returns the head, line by line.
 fn lines(head: &RequestHead) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let query = head.query().map_or(String::new(), |query| format!("?{}", text(query)));
@@ -90,7 +90,7 @@ fn lines(head: &RequestHead) -> Vec<String> {
     std::iter::once(line).chain(fields).collect()
 }
 
-/// What only the one or the other has; a line that stands twice counts twice. The values of new fields may be hidden.
+/// Returns what only the one or the other has; a line that stands twice counts twice. The values of new fields may be hidden.
 fn changes(before: Vec<String>, mut after: Vec<String>, hides_values: bool) -> Vec<String> {
     let mut gone = Vec::new();
     for line in before {

@@ -178,7 +178,7 @@ impl Subject<'_> {
         }
         let outcome = match &route.action {
             ActionPlan::Respond(local) => {
-                Outcome::Answer { status: local.status, why: "the route gives a fixed answer".into() }
+                Outcome::Answer { status: local.status, why: "the route sends a fixed response".into() }
             }
             ActionPlan::Redirect(redirect) => {
                 let local = redirect.respond(head, facts);

@@ -107,7 +107,7 @@ impl Question {
 }
 
 impl Parsed<'_> {
-    /// The request in one line.
+    /// Returns the request in one line.
     pub(super) fn shown(&self) -> String {
         if self.is_tcp {
             return format!("a connection to {}", self.authority);
@@ -115,13 +115,13 @@ impl Parsed<'_> {
         format!("{} {}://{}{}", self.method, self.scheme.as_str(), self.authority, self.target)
     }
 
-    /// The host without its port, if there is one.
+    /// Returns the host without its port, if there is one.
     pub(super) fn host(&self) -> Option<&str> {
         let host = model::head::host_without_port(self.authority.as_bytes());
         std::str::from_utf8(host).ok().filter(|host| !host.is_empty())
     }
 
-    /// The listener that takes such a request: by name, else by scheme and port, else by scheme.
+    /// Returns the listener that takes such a request: by name, else by scheme and port, else by scheme.
     pub(super) fn listener<'p>(&self, plan: &'p Plan) -> Result<&'p ListenerPlan, String> {
         if let Some(name) = &self.question.listener {
             let found = plan.listener(name).filter(|listener| self.is_for(listener));
@@ -148,13 +148,13 @@ impl Parsed<'_> {
 
     fn wanted(&self) -> &'static str {
         match (self.is_tcp, self.scheme) {
-            (true, _) => "connections as they are",
+            (true, _) => "plain TCP connections",
             (_, Scheme::Http) => "http",
             (_, Scheme::Https) => "https",
         }
     }
 
-    /// The request as the data plane would have read it.
+    /// Returns the request as the data plane would have read it.
     pub(super) fn head(&self) -> Result<RequestHead, String> {
         let mut head = RequestHead::default();
         let at = head.fields.load(self.method.as_bytes());
@@ -224,7 +224,7 @@ fn port_of(authority: &str) -> Result<Option<u16>, String> {
     }
 }
 
-/// All listeners, for messages.
+/// Returns the names of all listeners, for messages.
 fn all(plan: &Plan) -> String {
     let told = plan.listeners.iter().map(|plan| {
         let listener = &plan.listener;

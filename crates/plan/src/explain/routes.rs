@@ -36,7 +36,7 @@ pub(super) fn ask(
         if asked.insert(route.index) {
             let matches = &route.route.matches;
             let hides = question.hides_values;
-            let test = |test: &ValueTest| if hides { "is not as asked for".to_owned() } else { test.unmet() };
+            let test = |test: &ValueTest| if hides { "does not match".to_owned() } else { test.unmet() };
             let unmet = route.conditions.unmet((matches, &test), (head, question.client.into()), scratch);
             told.push(RouteExplanation {
                 name: route.name().to_string(),

@@ -9,7 +9,7 @@ use super::asked::Asked;
 use crate::cluster::ClusterPlan;
 use crate::resilience::breaker::Phase;
 
-/// What there is to tell. Rules that nobody has written are left out.
+/// Returns what there is to tell. Rules that no one has written are left out.
 pub(super) fn notes(plan: &ClusterPlan, asked: &Asked<'_>, is_pinned: bool) -> Vec<String> {
     let mut notes: Vec<String> = trial(plan, asked).into_iter().collect();
     let Some(head) = asked.head else { return notes };
@@ -27,7 +27,7 @@ pub(super) fn notes(plan: &ClusterPlan, asked: &Asked<'_>, is_pinned: bool) -> V
     notes
 }
 
-/// Whose rules they are.
+/// Returns whose rules they are.
 fn by(is_own: bool) -> &'static str {
     if is_own { " (the route's rules)" } else { " (the cluster's rules)" }
 }
@@ -44,7 +44,7 @@ fn trial(plan: &ClusterPlan, asked: &Asked<'_>) -> Option<String> {
     })
 }
 
-/// Its turn among those that wait.
+/// Returns its turn among those that wait.
 fn turn(plan: &ClusterPlan, asked: &Asked<'_>) -> Option<String> {
     plan.cluster.queue.as_ref()?;
     let precedence = asked.route?.route.precedence;

@@ -77,7 +77,7 @@ fn values_that_may_be_secret_are_not_told_and_what_is_taken_from_a_client_is_not
     let plan = of_routes(vec![route("secret", secret, "c")]);
     let unmet = |request: &str| ask(&plan, request, &[("x-forged", "s3cret")]).unwrap().routes[0].unmet.clone();
     assert_eq!(unmet("http://a/").as_deref(), Some("the header field `x-forged` is not `s3cret`"));
-    assert_eq!(unmet("http://a/hidden").as_deref(), Some("the header field `x-forged` is not as asked for"));
+    assert_eq!(unmet("http://a/hidden").as_deref(), Some("the header field `x-forged` does not match"));
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn a_hashed_request_is_told_its_own_endpoint() {
     let told = forward(&anna);
     assert_eq!(
         (told.why.as_str(), told.notes[0].as_str()),
-        ("the key of the request falls on it", "hashed by the header field `x-user`")
+        ("it is the endpoint of the request's key", "hashed by the header field `x-user`")
     );
     assert!(
         told.endpoints
@@ -263,7 +263,7 @@ fn a_hashed_request_is_told_its_own_endpoint() {
     );
     assert_eq!(ask(&plan, "http://b/other", &[("x-user", "anna")]).unwrap().outcome, anna.outcome);
     let nobody = ask(&plan, "http://a/", &[]).unwrap();
-    assert_eq!(forward(&nobody).why, "the request has no key to hash, so chance decides");
+    assert_eq!(forward(&nobody).why, "the request has no key to hash, so the choice is random");
 }
 
 #[test]

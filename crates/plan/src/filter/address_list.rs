@@ -34,19 +34,19 @@ filters:
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AddressList {
-    /// Addresses and networks that are let in.
+    /// Allowed addresses and networks.
     #[serde(default)]
     allow: Vec<String>,
-    /// Addresses and networks that stay out.
+    /// Rejected addresses and networks.
     #[serde(default)]
     deny: Vec<String>,
-    /// Files of those that are let in.
+    /// Files of allowed networks.
     #[serde(default)]
     allow_files: Vec<FileText>,
-    /// Files of those that stay out.
+    /// Files of rejected networks.
     #[serde(default)]
     deny_files: Vec<FileText>,
-    /// What becomes of those in no list. By default `deny` where something is allowed, else `allow`.
+    /// Action for addresses in no list. By default `deny` if anything is allowed, else `allow`.
     others: Option<Others>,
     /// Status of the response to rejected clients; 403 by default.
     #[schemars(range(min = 400, max = 599))]
@@ -122,7 +122,7 @@ impl RequestStep for AddressListStep {
             return Flow::Continue;
         }
         match self.status {
-            Some(status) => Flow::refuse(status, "your address is not let in"),
+            Some(status) => Flow::refuse(status, "your address is not allowed"),
             None => Flow::Close,
         }
     }

@@ -115,7 +115,7 @@ impl BasicAuthStep {
             ("content-type".to_owned(), "text/plain; charset=utf-8".to_owned()),
             ("www-authenticate".to_owned(), self.challenge.clone()),
         ];
-        let body = b"a name and a password are needed here\n".to_vec();
+        let body = b"a user name and a password are required\n".to_vec();
         Flow::Respond(Box::new(LocalResponse { status: 401, fields, body }))
     }
 
@@ -155,7 +155,7 @@ struct Credentials {
 }
 
 impl Credentials {
-    /// Those of a request that has exactly one field of them.
+    /// Returns those of a request that has exactly one field of them.
     fn of(head: &RequestHead) -> Option<Self> {
         let mut fields = head.fields.all(&AUTHORIZATION);
         let field = fields.next().filter(|_| fields.next().is_none())?;

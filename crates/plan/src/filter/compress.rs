@@ -22,32 +22,32 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Compress>("compress", DO
 
 const DOC: &str = r#"Compresses the bodies of responses for clients that accept it, with zstd, brotli or gzip.
 
-The coding is the one that `accept-encoding` weighs highest, and among equals the first of `algorithms`. Zstd comes first by default,
-because at the default levels it makes bodies as small as the others do in a quarter of the time; most browsers accept it. A request
-without `accept-encoding` gets the body as it is, and so does one that weighs `identity` higher.
+The coding is the client's preferred one (`accept-encoding`), and among equals the first of `algorithms`. Zstd comes first by default,
+because at the default levels its bodies are as small as those of the others, in a quarter of the time; most browsers accept it. A
+request without `accept-encoding`, or one that prefers `identity`, gets an uncompressed body.
 
-A body is coded if its media type is one of `types` and it has at least `size_min` bytes, or does not say how many. `types` holds names,
-`text/*`, `application/*+json` and `*/*`. These are never coded:
+A body is compressed if its media type is one of `types`, and it has at least `size_min` bytes or an unknown length. `types` may contain
+names, `text/*`, `application/*+json` and `*/*`. These responses are never compressed:
 
-- what has a `content-encoding` already;
-- parts of a body (206, `content-range`), and answers to requests with `range`;
-- `cache-control: no-transform`, of the response or of the request;
-- responses with `content-digest`, `repr-digest`, `digest` or `content-md5`: the client could not verify them any more;
-- gRPC, tunnels, and answers to clients of HTTP/1.0, which know no chunks.
+- responses with a `content-encoding`;
+- parts of a body (206, `content-range`), and responses to requests with `range`;
+- with `cache-control: no-transform`, of the response or of the request;
+- with `content-digest`, `repr-digest`, `digest` or `content-md5`, because the client could no longer verify the body;
+- gRPC, tunnels, and responses to HTTP/1.0 clients, which do not support chunked bodies.
 
-`vary: Accept-Encoding` is added to every response of such a type and size, coded or not, so that caches keep the forms apart. When a body
-is coded, `content-encoding` is set, `content-length` and `accept-ranges` are removed, a strong `etag` becomes weak (`W/`), and digests
-are removed from the trailers. Answers to HEAD and 304 get the fields that the answer to GET would have.
+`vary: Accept-Encoding` is added to every response of such a type and size, compressed or not, so that caches keep the variants apart. When
+a body is compressed, `content-encoding` is set, `content-length` and `accept-ranges` are removed, a strong `etag` becomes weak (`W/`), and
+digests are removed from the trailers. Responses to HEAD, and 304, get the same fields as the response to GET.
 
-Streaming responses, such as `text/event-stream`, are flushed whenever the endpoint pauses. The filter goes by the
-`accept-encoding` that other filters have left in the request: one that removes it turns this filter off.
+Streaming responses, such as `text/event-stream`, are flushed whenever the endpoint pauses. The filter uses the `accept-encoding` that
+earlier filters have left in the request: one that removes it turns compression off.
 
-Levels: higher ones cost more time, and for brotli much more memory. While a body passes, its coder holds up to 0.4 MiB (gzip), 2 MiB (zstd
-to level 4: 3.3, to level 19: 4) or 1.4 MiB (brotli to level 3; level 4: 5, 6: 6.5, 9: 40, 11: 25). Each worker keeps up to four coders
-of gzip and of zstd for the next bodies.
+Higher levels cost more time, and with brotli much more memory. While a response is in progress, its encoder holds up to 0.4 MiB (gzip),
+2 MiB (zstd to level 4: 3.3, to level 19: 4) or 1.4 MiB (brotli to level 3; level 4: 5, 6: 6.5, 9: 40, 11: 25). Each worker keeps up to four
+gzip and four zstd encoders for reuse.
 
-Secrets in a body that also shows what a client has sent can be guessed from its compressed length (BREACH). Leave such pages out by
-`when`, or have the application mask its tokens.
+If a page contains a secret and repeats part of the request, the secret can be guessed from the compressed length (BREACH). Exclude such
+pages with `when`, or mask the secret in the application.
 
 ```yaml
 filters:
@@ -63,16 +63,16 @@ const SIZE_MIN: u64 = 1_024;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Compress {
-    /// Algorithms that may be used; of those that a client weighs equally, the first is. `[zstd, br, gzip]` by default.
+    /// Allowed algorithms, in order of preference for clients that prefer none. `[zstd, br, gzip]` by default.
     #[schemars(length(min = 1, max = 3))]
     algorithms: Option<Vec<Algorithm>>,
-    /// How hard each algorithm tries.
+    /// Compression level of each algorithm.
     #[serde(default)]
     levels: Levels,
     /// Media types whose bodies are compressed; by default text, scripts, JSON, XML, SVG, WebAssembly and uncompressed fonts.
     #[schemars(length(min = 1, max = 256))]
     types: Option<Vec<String>>,
-    /// Bytes below which a body passes as it is; 1KiB by default. A body that does not say its length is compressed.
+    /// Bodies below this size are not compressed; 1KiB by default. A body of unknown length is compressed.
     size_min: Option<SizeText>,
 }
 
@@ -101,7 +101,7 @@ impl Settings for Compress {
         for (place, algorithm) in algorithms.iter().enumerate() {
             if algorithms[..place].contains(algorithm) {
                 let path = format!("algorithms/{place}");
-                return Err(Issue::at(path, format!("`{}` stands here twice", algorithm.token())));
+                return Err(Issue::at(path, format!("`{}` is listed twice", algorithm.token())));
             }
         }
         let levels = self.levels.compile(&algorithms).map_err(|issue| issue.below("levels"))?;

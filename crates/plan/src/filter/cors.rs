@@ -159,7 +159,7 @@ fn compile_origins(list: &[OriginSetting], credentials: bool) -> Result<Origins,
     list.iter().enumerate().map(compile).collect::<Result<_, _>>().map(Origins::Listed)
 }
 
-/// An origin as browsers send it has a lower-case scheme and host and no usual port (RFC 6454 section 6.2).
+/// Compiles an origin. Browsers send it with lower-case scheme and host, and without the default port (RFC 6454 section 6.2).
 fn compile_origin(text: &str) -> Result<OriginTest, Issue> {
     let origin = text.to_ascii_lowercase();
     if origin == "null" {
@@ -227,7 +227,7 @@ impl OriginTest {
     }
 }
 
-/// Whether this is one or more labels of a host name: nothing that could end the host early, such as `/`, `@` or `:`.
+/// Returns whether this is one or more labels of a host name: nothing that could end the host early, such as `/`, `@` or `:`.
 fn are_labels(text: &[u8]) -> bool {
     let is_label =
         |label: &[u8]| !label.is_empty() && label.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
@@ -265,14 +265,14 @@ struct Policy {
 }
 
 impl Policy {
-    /// The Fetch standard, section "CORS-preflight request".
+    /// Returns whether the request is a CORS preflight (Fetch standard, section "CORS-preflight request").
     fn is_preflight(&self, request: &RequestHead) -> bool {
         request.method == Method::Options
             && request.fields.has_known(Known::Origin)
             && request.fields.get(&self.names.request_method).is_some()
     }
 
-    /// What `access-control-allow-origin` says to this request, if anything.
+    /// Returns what `access-control-allow-origin` says to this request, if anything.
     fn allowed<'a>(&self, request: &'a RequestHead) -> Option<&'a [u8]> {
         let Origins::Listed(tests) = &self.origins else { return Some(b"*") };
         let mut origins = request.fields.all_known(Known::Origin);
@@ -315,7 +315,7 @@ fn is_cors_field(name: &[u8]) -> bool {
     name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }
 
-/// Also for requests without `Origin` and for those refused: a cache must not give their answer to others.
+/// Adds `vary: Origin`, also for requests without `Origin` and for rejected ones: a cache must not give their response to others.
 fn vary_by_origin(fields: &mut Fields, vary: &FieldName) {
     let names_it = |value: &[u8]| {
         let mut members = value.split(|&b| b == b',').map(<[u8]>::trim_ascii);

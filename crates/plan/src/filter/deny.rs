@@ -51,7 +51,7 @@ struct Deny {
     body: Option<String>,
     /// Media type of the body; `text/plain; charset=utf-8` by default.
     content_type: Option<String>,
-    /// Further header fields of the answer.
+    /// Further header fields of the response.
     #[serde(default = "no_headers")]
     headers: Ordered<String>,
     /// Close instead of answering.
@@ -70,7 +70,7 @@ impl Settings for Deny {
         }
         let status = self.status.unwrap_or(403);
         if !(400..600).contains(&status) {
-            return Err(Issue::at("status", format!("{status} is no refusal")).suggest("use 400 to 599"));
+            return Err(Issue::at("status", format!("{status} is not an error status")).suggest("use 400 to 599"));
         }
         let body = self.body.unwrap_or_else(|| "this is not allowed\n".to_owned()).into_bytes();
         if body.len() > BODY_BYTES_MAX {
@@ -79,7 +79,7 @@ impl Settings for Deny {
         }
         let content_type = self.content_type.unwrap_or_else(|| "text/plain; charset=utf-8".to_owned());
         if content_type.is_empty() || !is_field_value(content_type.as_bytes()) {
-            return Err(Issue::at("content_type", "it is not the value of a header field"));
+            return Err(Issue::at("content_type", "it is not a valid header field value"));
         }
         let mut fields = vec![("content-type".to_owned(), content_type)];
         if self.headers.0.len() > HEADERS_MAX {
@@ -117,10 +117,10 @@ fn field(name: &str, value: String) -> Result<(String, String), Issue> {
     let lower = name.to_ascii_lowercase();
     if OURS.contains(&lower.as_str()) {
         let mend = if lower == "content-type" { "write `content_type`" } else { "leave it out" };
-        return Err(Issue::at(at(), format!("`{name}` follows from the answer itself")).suggest(mend));
+        return Err(Issue::at(at(), format!("`{name}` is set by the proxy")).suggest(mend));
     }
     if !is_field_value(value.as_bytes()) {
-        return Err(Issue::at(at(), "the value of a header field cannot hold control characters"));
+        return Err(Issue::at(at(), "the value of a header field cannot contain control characters"));
     }
     Ok((lower, value))
 }
@@ -164,24 +164,24 @@ mod tests {
     #[test]
     fn what_would_be_no_refusal_or_no_answer_is_an_issue() {
         for (settings, path, message) in [
-            (json!({ "status": 200 }), "status", "200 is no refusal"),
-            (json!({ "status": 600 }), "status", "600 is no refusal"),
+            (json!({ "status": 200 }), "status", "200 is not an error status"),
+            (json!({ "status": 600 }), "status", "600 is not an error status"),
             (json!({ "close": true, "body": "x" }), "body", "`body` has no effect with `close`: no response is sent"),
             (
                 json!({ "close": true, "status": 403 }),
                 "status",
                 "`status` has no effect with `close`: no response is sent",
             ),
-            (json!({ "content_type": "a\r\nb: c" }), "content_type", "it is not the value of a header field"),
+            (json!({ "content_type": "a\r\nb: c" }), "content_type", "it is not a valid header field value"),
             (
                 json!({ "headers": { "Content-Length": "1" } }),
                 "headers/Content-Length",
-                "`Content-Length` follows from the answer itself",
+                "`Content-Length` is set by the proxy",
             ),
             (
                 json!({ "headers": { "a": "b\nc" } }),
                 "headers/a",
-                "the value of a header field cannot hold control characters",
+                "the value of a header field cannot contain control characters",
             ),
             (json!({ "body": "x".repeat(BODY_BYTES_MAX + 1) }), "body", "the body has 65537 bytes, more than 65536"),
         ] {

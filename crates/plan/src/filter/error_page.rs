@@ -55,17 +55,17 @@ struct ErrorPage {
     /// Statuses that the page replaces: `404`, `5xx`, `500-503`, or a list of them, from 400 on. By default all of them.
     #[serde(default)]
     status: Statuses,
-    /// Labels of the faults that it is shown for. By default it does not matter which fault it was, if it was one.
+    /// Labels of the faults that the page is shown for. By default any fault, or none.
     #[serde(default)]
     faults: Vec<String>,
     /// The page.
     body: Option<String>,
-    /// A file that holds the page.
+    /// A file with the page.
     file: Option<FileText>,
-    /// What it is; `text/html; charset=utf-8` by default.
+    /// Content type of the page; `text/html; charset=utf-8` by default.
     #[serde(default = "html")]
     content_type: String,
-    /// Further header fields of the answer.
+    /// Further header fields of the response.
     #[serde(default)]
     headers: BTreeMap<String, String>,
     /// The status that the client gets; by default that of the error.
@@ -145,10 +145,10 @@ impl Settings for ErrorPage {
             return Err(Issue::at(key, format!("the page is larger than {PAGE_BYTES_MAX} bytes")));
         }
         if let Some(status @ (204 | 205 | 304)) = self.answered {
-            return Err(Issue::at("as", format!("an answer with status {status} has no body")));
+            return Err(Issue::at("as", format!("a response with status {status} has no body")));
         }
         if self.answered.is_some_and(|status| !(200..600).contains(&status)) {
-            return Err(Issue::at("as", "a status lies between 200 and 599"));
+            return Err(Issue::at("as", "a status is between 200 and 599"));
         }
         if !model::fields::is_field_value(self.content_type.as_bytes()) || !self.content_type.contains('/') {
             let issue = Issue::at("content_type", format!("`{}` is not a content type", self.content_type));
@@ -171,7 +171,7 @@ fn faults(labels: &[String]) -> Result<Box<[Fault]>, Issue> {
         let path = format!("faults/{place}");
         match Fault::ALL.iter().find(|fault| fault.consequence().label == label) {
             Some(fault) if fault.consequence().status != 0 => Ok(*fault),
-            Some(_) => Err(Issue::at(path, format!("after `{label}` no answer can be given"))),
+            Some(_) => Err(Issue::at(path, format!("no response is possible after `{label}`"))),
             None => {
                 let issue = Issue::at(path, format!("there is no fault `{label}`"));
                 Err(suggest_nearest(issue, label, answered().map(|fault| fault.consequence().label)))
@@ -188,10 +188,10 @@ fn field(name: String, value: String) -> Result<(String, String), Issue> {
         return Err(Issue::at(path, format!("`{name}` is written by the proxy itself")));
     }
     if name.eq_ignore_ascii_case("content-type") {
-        return Err(Issue::at(path, "the content type is given by `content_type`"));
+        return Err(Issue::at(path, "set the content type with `content_type`"));
     }
     if !model::fields::is_field_value(value.as_bytes()) {
-        return Err(Issue::at(path, "the value of a header field cannot hold control characters"));
+        return Err(Issue::at(path, "the value of a header field cannot contain control characters"));
     }
     Ok((name, value))
 }
@@ -221,8 +221,8 @@ impl ErrorPageStep {
         status >= 400 && fits_status && fits_fault
     }
 
-    /// The fields of the error that stay, but for those that the page has itself: of an answer that is made here all that are not about
-    /// its body, of an endpoint's what the client needs to go on.
+    /// Returns the fields of the error that stay, but for those that the page has itself: of an answer that is made here all that are not
+    /// about its body, of an endpoint's what the client needs to go on.
     fn kept(&self, head: &ResponseHead, source: ResponseSource) -> impl Iterator<Item = (String, String)> {
         const OF_ENDPOINT: [&[u8]; 4] = [b"www-authenticate", b"proxy-authenticate", b"allow", b"retry-after"];
         const NOT_OF_LOCAL: [&[u8]; 3] = [b"content-type", b"content-length", b"date"];

@@ -48,12 +48,12 @@ impl WriteFields {
         Ok(Self { mode, stage, changes })
     }
 
-    /// The fields of a request that it writes.
+    /// Returns the fields of a request that it writes.
     pub(super) fn guarded(&self) -> Vec<Guarded> {
         self.changes.iter().map(|(name, _)| Guarded::Name(name.clone())).collect()
     }
 
-    /// The steps of one that sets fields of a response.
+    /// Returns the steps of one that sets fields of a response.
     pub(super) fn into_response_steps(self) -> Steps {
         let fields = self.changes.iter().map(|(name, _)| Guarded::Exact(name.clone())).collect();
         Steps { guarded_response: GuardedResponse { when: None, fields }, ..Steps::of_response(self) }
@@ -132,13 +132,13 @@ impl RemoveFields {
         Ok(Self { names: plain.into(), patterns: patterns.into() })
     }
 
-    /// The fields of a request that it removes.
+    /// Returns the fields of a request that it removes.
     pub(super) fn guarded(&self) -> Vec<Guarded> {
         let names = self.names.iter().cloned().map(Guarded::Name);
         names.chain(self.patterns.iter().cloned().map(Guarded::Pattern)).collect()
     }
 
-    /// The steps of one that removes fields of a response.
+    /// Returns the steps of one that removes fields of a response.
     pub(super) fn into_response_steps(self) -> Steps {
         let names = self.names.iter().cloned().map(Guarded::Exact);
         let fields = names.chain(self.patterns.iter().cloned().map(Guarded::ExactPattern)).collect();
@@ -189,7 +189,7 @@ fn compile_value(text: &str, stage: Stage) -> Result<Template, Issue> {
     let template = Template::compile(text.trim_matches([' ', '\t']), stage)?;
     if template.as_literal() == Some("") {
         let issue = Issue::at("", "the value is empty");
-        return Err(issue.suggest("remove_request_header and remove_response_header take fields away"));
+        return Err(issue.suggest("to remove fields, use remove_request_header or remove_response_header"));
     }
     if template.literals().all(|text| model::fields::is_field_value(text.as_bytes())) {
         Ok(template)
@@ -198,7 +198,7 @@ fn compile_value(text: &str, stage: Stage) -> Result<Template, Issue> {
     }
 }
 
-/// A name that filters may change.
+/// Returns a name that filters may change.
 pub(super) fn changeable_name(text: &str, stage: Stage) -> Result<FieldName, Issue> {
     let name = FieldName::new(text).map_err(|message| Issue::at("", message))?;
     let Some(why) = reserved(name.known(), stage) else { return Ok(name) };
@@ -206,32 +206,30 @@ pub(super) fn changeable_name(text: &str, stage: Stage) -> Result<FieldName, Iss
     Err(if name.known() == Known::Host { issue.suggest("use the filter rewrite: { host: … }") } else { issue })
 }
 
-/// Why filters may not change a field, if so. Framing and the connection itself belong to the protocol side: a filter that
-/// touched them could split one message into two.
+/// Returns why filters may not change a field, if so. Framing and the connection itself belong to the protocol side: a filter that changed
+/// them could split one message into two.
 fn reserved(known: Known, stage: Stage) -> Option<&'static str> {
     match known {
         Known::ContentLength | Known::TransferEncoding | Known::Trailer => {
             Some("the proxy writes it from the body that it sends")
         }
-        known if known.is_hop_by_hop() => Some("it speaks of one connection only, which the proxy looks after"),
+        known if known.is_hop_by_hop() => Some("it applies to one connection only, and the proxy manages it"),
         Known::Expect if stage == Stage::Request => Some("the proxy answers it itself"),
         Known::Host if stage == Stage::Request => Some("requests always carry exactly one"),
         _ => None,
     }
 }
 
-/// Each comes with its path.
+/// Rejects names that are listed twice; each comes with its path.
 fn refuse_twins<'a>(mut names: impl Iterator<Item = (String, &'a str)>) -> Result<(), Issue> {
     let mut seen = HashSet::new();
     match names.find(|(_, name)| !seen.insert(name.to_ascii_lowercase())) {
-        Some((path, name)) => {
-            Err(Issue::at(path, format!("`{name}` stands here twice: case is ignored in field names")))
-        }
+        Some((path, name)) => Err(Issue::at(path, format!("`{name}` is listed twice: case is ignored in field names"))),
         None => Ok(()),
     }
 }
 
-/// Setting a field takes away what reads as the same, so that one of two such names would be lost.
+/// Rejects names that endpoints read as the same field: setting one removes the other.
 fn refuse_alike(fields: &[(String, String)]) -> Result<(), Issue> {
     for (place, (name, _)) in fields.iter().enumerate() {
         if let Some((first, _)) = fields[..place].iter().find(|(first, _)| reads_as(first.as_bytes(), name)) {

@@ -31,7 +31,7 @@ The filter sends the head of the request to `cluster` as `GET path` and waits fo
 
 The service sees the header fields of the request, as the filters before left them, and the request itself in `x-forwarded-method`,
 `x-forwarded-proto`, `x-forwarded-host`, `x-forwarded-uri` and `x-forwarded-for`, also in `x-original-uri` and `x-original-method`. A client's
-own fields of these names are replaced. `content-length`, `range`, `if-match` and its like, and fields of the connection stay out. With
+own fields of these names are replaced. `content-length`, `range`, conditional fields such as `if-match`, and hop-by-hop fields are not sent. With
 `body_max` the body is sent too, by `POST`; a request with a longer one is answered 413. Fields of a 2xx do not go to the client.
 
 The proxy removes the fields in `response_headers` from each request that it asks about, so that a client cannot forge them. Where `when`
@@ -134,7 +134,7 @@ impl Settings for ForwardAuth {
 fn body_max(size: u64) -> Result<u32, Issue> {
     let max = u32::try_from(size).ok().filter(|max| (1..=Need::BODY_BYTES_MAX).contains(max));
     max.ok_or_else(|| {
-        let issue = Issue::at("body_max", format!("{size} bytes are not from 1 byte to 16MiB, which can be held"));
+        let issue = Issue::at("body_max", format!("{size} bytes are not between 1 byte and 16MiB"));
         issue.suggest("write a size such as 64KiB, or leave `body_max` out")
     })
 }
@@ -143,16 +143,16 @@ fn names(key: &str, list: &[String]) -> Result<Vec<FieldName>, Issue> {
     let one = |(place, name): (usize, &String)| {
         let path = format!("{key}/{place}");
         if name.contains('*') {
-            let issue = Issue::at(path, format!("`{name}` is a pattern, and `{key}` takes whole names"));
+            let issue = Issue::at(path, format!("`{name}` is a pattern, and `{key}` takes complete names"));
             return Err(issue.suggest("list each field"));
         }
         if list[..place].iter().any(|earlier| earlier.eq_ignore_ascii_case(name)) {
-            return Err(Issue::at(path, format!("`{name}` stands here twice")).suggest("leave one of them out"));
+            return Err(Issue::at(path, format!("`{name}` is listed twice")).suggest("leave one of them out"));
         }
         let field = FieldName::new(name).map_err(|message| Issue::at(&path, message))?;
         match (key, field.known()) {
             ("request_headers", Known::Host) => {
-                let issue = Issue::at(path, "a call has a `host` of its own");
+                let issue = Issue::at(path, "calls have their own `host`");
                 Err(issue.suggest("the client's is in `x-forwarded-host`; `host` sets that of the calls"))
             }
             _ => changeable_name(name, Stage::Request).map_err(|issue| issue.below(&path)),

@@ -26,7 +26,7 @@ pub enum Guarded {
 }
 
 impl Guarded {
-    /// Whether a field of this name is one of them.
+    /// Returns whether a field of this name is one of them.
     pub fn covers(&self, name: &[u8]) -> bool {
         match self {
             Self::Name(guarded) => reads_as(name, guarded.as_str()),
@@ -48,12 +48,12 @@ pub struct GuardedResponse {
 }
 
 impl GuardedResponse {
-    /// Whether this depends on the exchange.
+    /// Returns whether this depends on the exchange.
     pub fn is_conditional(&self) -> bool {
         self.when.is_some()
     }
 
-    /// The fields that no trailer of a response with this status may bring. `scratch` as in [`super::Turn`].
+    /// Returns the fields that no trailer of a response with this status may bring. `scratch` as in [`super::Turn`].
     pub fn fields(&self, of: (&RequestHead, Caller<'_>), noted: (&Notes, u16), scratch: &mut Vec<u8>) -> &[Guarded] {
         let (notes, status) = noted;
         let holds = self.when.as_ref().is_none_or(|when| when.holds(of, (notes, Some(status)), scratch));
@@ -66,7 +66,7 @@ impl GuardedResponse {
 pub struct Signs([bool; 256]);
 
 impl Signs {
-    /// ASCII letters and digits, `-`, and these signs more.
+    /// Returns the set of ASCII letters and digits, `-`, and these signs.
     pub(super) fn with(more: &str) -> Self {
         let mut known = [false; 256];
         for (byte, known) in (0_u8..=255).zip(&mut known) {
@@ -75,7 +75,7 @@ impl Signs {
         Self(known)
     }
 
-    /// Whether a name holds no other sign.
+    /// Returns whether a name holds no other sign.
     pub(super) fn spell(&self, name: &[u8]) -> bool {
         name.iter().all(|&byte| self.0[usize::from(byte)])
     }

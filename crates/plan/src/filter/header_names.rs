@@ -31,10 +31,10 @@ filters:
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct HeaderNames {
-    /// Characters that names may hold beside letters, digits and `-`; none by default.
+    /// Characters that names may contain besides letters, digits and `-`; none by default.
     #[serde(default)]
     allow: String,
-    /// What becomes of a request with other names.
+    /// What happens to a request with other names.
     #[serde(default)]
     action: Action,
     /// Status of the response to rejected requests; 400 by default.
@@ -42,7 +42,7 @@ struct HeaderNames {
     status: Option<u16>,
 }
 
-/// What becomes of a request with other names.
+/// What happens to a request with other names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Action {
@@ -72,7 +72,7 @@ impl Settings for HeaderNames {
                 return Err(issue.suggest("leave it out"));
             }
             (Action::Refuse, Some(status)) if !(400..500).contains(&status) => {
-                let issue = Issue::at("status", format!("{status} does not blame the client"));
+                let issue = Issue::at("status", format!("{status} is not a client error"));
                 return Err(issue.suggest("use 400 to 499"));
             }
             (_, status) => status.unwrap_or(400),
@@ -153,7 +153,7 @@ mod tests {
                 json!({ "action": "remove", "status": 400 }),
                 "status: `status` has no effect with `action: remove` (leave it out)",
             ),
-            (json!({ "status": 302 }), "status: 302 does not blame the client (use 400 to 499)"),
+            (json!({ "status": 302 }), "status: 302 is not a client error (use 400 to 499)"),
         ] {
             assert_eq!(issue("header_names", settings), told);
         }

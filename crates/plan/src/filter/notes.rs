@@ -38,13 +38,13 @@ impl Notes {
         self.has_user = true;
     }
 
-    /// The user that a filter has verified, if one has; may hold any byte.
+    /// Returns the user that a filter has verified, if one has; may hold any byte.
     #[inline]
     pub fn user(&self) -> Option<&[u8]> {
         self.has_user.then_some(&*self.user)
     }
 
-    /// The note of this number.
+    /// Returns the note of this number.
     pub fn get(&self, number: usize) -> Note {
         self.numbered.get(number).copied().unwrap_or_default()
     }
@@ -57,7 +57,7 @@ impl Notes {
         self.numbered[number] = note;
     }
 
-    /// The yes or no under this number, if there is one.
+    /// Returns the yes or no under this number, if there is one.
     pub fn flag(&self, number: usize) -> Option<bool> {
         match self.get(number) {
             Note::Flag(flag) => Some(flag),

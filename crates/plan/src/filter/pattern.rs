@@ -34,22 +34,22 @@ impl NamePattern {
         Ok(Self { text: rest.into(), opens, stays_open })
     }
 
-    /// Whether its text can be part of a field name.
+    /// Returns whether its text can be part of a field name.
     pub(super) fn is_token(&self) -> bool {
         is_token(self.text.as_bytes())
     }
 
-    /// Whether it holds for these very bytes.
+    /// Returns whether it holds for these very bytes.
     pub(super) fn is(&self, name: &[u8]) -> bool {
         self.holds(name, |part, text| part == text.as_bytes())
     }
 
-    /// Whether it holds for a field name, of which case does not count.
+    /// Returns whether it holds for a field name, of which case does not count.
     pub(super) fn is_field(&self, name: &[u8]) -> bool {
         self.holds(name, |part, text| part.eq_ignore_ascii_case(text.as_bytes()))
     }
 
-    /// Whether it holds for a field name as endpoints may read it, see [`reads_as`].
+    /// Returns whether it holds for a field name as endpoints may read it, see [`reads_as`].
     pub(super) fn reads_as_field(&self, name: &[u8]) -> bool {
         self.holds(name, reads_as)
     }

@@ -3,7 +3,7 @@
 /// The weight of what is named without one, in thousandths; no weight is higher.
 pub(super) const FULL: u16 = 1_000;
 
-/// The weight that a parameter such as `q=0.5` gives, in thousandths; `None` if it gives none.
+/// Returns the weight that a parameter such as `q=0.5` gives, in thousandths; `None` if it gives none.
 pub(super) fn weight(parameter: &[u8]) -> Option<u16> {
     let [b'q' | b'Q', b'=', digits @ ..] = parameter else { return None };
     let (whole, fraction) = match digits {

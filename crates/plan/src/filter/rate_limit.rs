@@ -43,9 +43,8 @@ second rejects has been counted by the first. Each use of the filter in each rou
 
 The table has room for `keys_max` keys of 16 bytes each, 1.6 MB by default, and is allocated when the first requests are counted. Each
 key has one of eight places. When all eight are taken, a new key replaces one that has its whole allowance again, or else the one that is
-nearest to it. A flood of new keys replaces its own entries: a key that has used up its allowance stays limited as long as one of the
-seven beside it has more left. Let `keys_max` be some times the number of clients that send within the time that an allowance takes
-to refill.
+nearest to it. A flood of new keys replaces its own entries: a key that has used up its allowance stays limited while one of the
+other seven has more left. Set `keys_max` to several times the number of clients that send requests while an allowance refills.
 
 A configuration change keeps the counts, also when `rate` or `burst` change: no client waits longer than the new limit requires. Another
 `key`, `ipv6_prefix` or `keys_max` starts from zero, as does a new process after a restart or an upgrade.
@@ -78,16 +77,16 @@ struct RateLimit {
     /// What is counted: `client`, the default, or `{ header: NAME }`.
     #[serde(default)]
     key: KeySetting,
-    /// Bits of an IPv6 address that tell one client from another, from 1 to 128; 64 by default.
+    /// Bits of an IPv6 address that identify a client, from 1 to 128; 64 by default.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: Option<u8>,
-    /// Status of the answer to a request that is rejected, from 400 to 599; 429 by default.
+    /// Status of the response to rejected requests, from 400 to 599; 429 by default.
     #[schemars(range(min = 400, max = 599))]
     status: Option<u16>,
-    /// Keys that are known at once, from 1 to 10,000,000, with 16 bytes each; 100,000 by default.
+    /// Limit on remembered keys, from 1 to 10,000,000, with 16 bytes each; 100,000 by default.
     #[schemars(range(min = 1, max = 10_000_000))]
     keys_max: Option<u32>,
-    /// Whether responses say in `ratelimit` and `ratelimit-policy` how much is left.
+    /// Whether responses have the fields `ratelimit` and `ratelimit-policy` with the remaining allowance.
     #[serde(default)]
     headers: bool,
 }

@@ -53,7 +53,7 @@ impl<T> Replacement<T> {
         Ok(Self(parts.into()))
     }
 
-    /// Whether it is nothing at all.
+    /// Returns whether it is nothing at all.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -129,7 +129,7 @@ fn compile_method(text: String) -> Result<Box<str>, Issue> {
         return Err(Issue::at("", format!("`{text}` is not a method")));
     }
     if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
-        let mend = format!("write `{}`: upper and lower case differ in methods", text.to_ascii_uppercase());
+        let mend = format!("write `{}`: methods are case-sensitive", text.to_ascii_uppercase());
         return Err(Issue::at("", format!("`{text}` is not a method that endpoints know")).suggest(mend));
     }
     if Method::of(text.as_bytes()) == Method::Connect {
@@ -293,7 +293,7 @@ impl PathStep {
     }
 }
 
-/// The length of `from`, if `path` begins with its segments.
+/// Returns the length of `from`, if `path` begins with its segments.
 pub(super) fn prefix_length(path: &[u8], from: &[u8]) -> Option<usize> {
     let rest = path.strip_prefix(from)?;
     (rest.is_empty() || rest[0] == b'/').then_some(from.len())
@@ -305,7 +305,7 @@ pub(super) fn replace_prefix(rest: &[u8], to: &[u8], out: &mut Vec<u8>) {
     push_rest(rest, to.is_empty(), out);
 }
 
-/// The same once the new prefix is written, which has no slash at its end; `is_root` if there is nothing of it.
+/// Appends the rest after the new prefix, which has no slash at its end; `is_root` if nothing is left of the prefix.
 pub(super) fn push_rest(rest: &[u8], is_root: bool, out: &mut Vec<u8>) {
     let slashes = rest.iter().take_while(|&&b| b == b'/').count();
     if slashes > 0 || is_root {
@@ -314,7 +314,7 @@ pub(super) fn push_rest(rest: &[u8], is_root: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(&rest[slashes..]);
 }
 
-/// Whether this is a name, an IPv4 address or a bracketed IPv6 address, with or without port (RFC 9110 section 7.2).
+/// Returns whether this is a name, an IPv4 address or a bracketed IPv6 address, with or without port (RFC 9110 section 7.2).
 fn is_host(text: &[u8]) -> bool {
     let host = model::head::host_without_port(text);
     let port_is_good = match &text[host.len()..] {

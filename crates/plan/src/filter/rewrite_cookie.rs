@@ -145,7 +145,7 @@ fn check_text(text: &str) -> Result<(), Issue> {
     Err(Issue::at("", message))
 }
 
-/// RFC 6265 section 4.1.1.
+/// Returns whether a text may be a part of a cookie (RFC 6265 section 4.1.1).
 fn stands_in(text: &[u8]) -> bool {
     text.len() <= COOKIE_ATTRIBUTE_BYTES_MAX && text.iter().all(|&byte| byte >= b' ' && byte != 0x7f && byte != b';')
 }

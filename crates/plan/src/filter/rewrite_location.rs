@@ -105,7 +105,7 @@ fn plain_template(text: &str) -> Result<Template, Issue> {
     Err(issue.suggest("percent-encode the others, such as %20"))
 }
 
-/// The length of scheme and host of an address; 0 if it has none.
+/// Returns the length of scheme and host of an address; 0 if it has none.
 fn origin_of(address: &[u8]) -> usize {
     let Some(at) = address.windows(3).position(|part| part == b"://") else { return 0 };
     let host = &address[at + 3..];
@@ -226,7 +226,7 @@ fn rest_after<'a>(address: &'a [u8], from: &[u8]) -> Option<&'a [u8]> {
     (!goes_on).then_some(rest)
 }
 
-/// Where the address stands in a value such as `5; url=/next` (HTML, section "Refresh").
+/// Returns where the address stands in a value such as `5; url=/next` (HTML, section "Refresh").
 fn refresh_address(value: &[u8]) -> Option<Range<usize>> {
     let skip = |at: usize| at + value[at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     let mut start = skip(value.iter().position(|&byte| matches!(byte, b';' | b','))? + 1);

@@ -31,7 +31,7 @@ pub(super) fn check<S: Settings>(value: &Value) -> Result<(), Issue> {
     compile::<S>(value, &mut Compiling::alone()).map(drop)
 }
 
-/// The schema of the settings alone, ready to stand anywhere in a larger one.
+/// Returns the schema of the settings alone, ready to stand anywhere in a larger one.
 pub(super) fn schema<S: Settings>() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
@@ -51,7 +51,7 @@ pub fn suggest_nearest<'a>(issue: Issue, name: &str, names: impl Iterator<Item =
     suggest_nearest_on("", issue, name, names)
 }
 
-/// The same, which says on which page all of many are.
+/// Returns the same, which says on which page all of many are.
 pub(super) fn suggest_nearest_on<'a>(
     page: &str,
     issue: Issue,
@@ -74,7 +74,7 @@ pub(super) fn suggest_nearest_on<'a>(
     issue.suggest(format!("there are {count}, such as `{named}`{all}"))
 }
 
-/// What a schema says of a mapping that takes exactly one of these keys.
+/// Returns what a schema says of a mapping that takes exactly one of these keys.
 pub(super) fn one_of(keys: &[&str]) -> Value {
     keys.iter().map(|key| json!({ "required": [key] })).collect()
 }
@@ -209,7 +209,7 @@ impl JsonSchema for SizeText {
         "Size".into()
     }
 
-    /// The format is the one by which the configuration crate knows its own sizes.
+    /// Returns the format is the one by which the configuration crate knows its own sizes.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": ["string", "integer"],
@@ -225,7 +225,7 @@ impl JsonSchema for DurationText {
         "Duration".into()
     }
 
-    /// The format is the one by which the configuration crate knows its own durations.
+    /// Returns the format is the one by which the configuration crate knows its own durations.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",

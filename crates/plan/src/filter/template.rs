@@ -34,7 +34,7 @@ impl Template {
         Ok(Self { pieces: written.into_iter().map(compile).collect::<Result<_, _>>()? })
     }
 
-    /// The whole text, when there is no variable in it.
+    /// Returns the whole text, when there is no variable in it.
     pub fn as_literal(&self) -> Option<&str> {
         match &*self.pieces {
             [] => Some(""),
@@ -43,7 +43,7 @@ impl Template {
         }
     }
 
-    /// The pieces of plain text.
+    /// Returns the pieces of plain text.
     pub fn literals(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Literal(text) => Some(&**text),
@@ -51,7 +51,7 @@ impl Template {
         })
     }
 
-    /// Whether it begins with this text whatever the variables stand for.
+    /// Returns whether it begins with this text whatever the variables stand for.
     pub fn starts_with(&self, text: &str) -> bool {
         matches!(self.pieces.first(), Some(Piece::Literal(first)) if first.starts_with(text))
     }

@@ -328,8 +328,8 @@ fn bad_names_and_twins_are_refused() {
         assert!(issue("set_request_header", json!({ name: "1" })).contains("is not a header field name"), "{name}");
         assert!(issue("remove_response_header", json!([name])).contains("is not a header field name"), "{name}");
     }
-    assert!(issue("set_request_header", json!({ "x-a": "1", "X-A": "2" })).starts_with("X-A: `X-A` stands here twice"));
-    assert!(issue("remove_request_header", json!(["a", "A"])).starts_with("1: `A` stands here twice"));
+    assert!(issue("set_request_header", json!({ "x-a": "1", "X-A": "2" })).starts_with("X-A: `X-A` is listed twice"));
+    assert!(issue("remove_request_header", json!(["a", "A"])).starts_with("1: `A` is listed twice"));
     assert_eq!(
         issue("set_request_header", json!({ "x-a": "1", "X_A": "2" })),
         "X_A: many endpoints read `X_A` and `x-a`, listed earlier, as the same field (keep one of them)"

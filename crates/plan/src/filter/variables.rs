@@ -185,7 +185,7 @@ pub const VARIABLES: &[VariableSpec] = &[
 ];
 
 impl Variable {
-    /// Whether there is a variable of this name.
+    /// Returns whether there is a variable of this name.
     pub fn is_known(name: &str) -> bool {
         VARIABLES.iter().any(|spec| spec.name == name)
     }
@@ -240,7 +240,7 @@ impl<'a> Values<'a> {
         Self { response: Some(response), ..Self::of_view(view, facts, response.status) }
     }
 
-    /// The same with the user that a filter of the same chain has verified.
+    /// Returns the same with the user that a filter of the same chain has verified.
     pub(super) fn with_user(self, user: Option<&'a [u8]>) -> Self {
         Self { user, ..self }
     }
@@ -320,7 +320,7 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Writing into memory cannot fail, so the result says nothing.
+/// Writes a number. Writing into memory cannot fail, so the result is ignored.
 fn write_number(number: u16, out: &mut Vec<u8>) {
     let _ = write!(out, "{number}");
 }
@@ -337,8 +337,7 @@ fn write_uri(request: &RequestHead, out: &mut Vec<u8>) {
     }
 }
 
-/// Fields of one name mean the same as one with their values joined (RFC 9110 section 5.2; cookies: RFC 9113 section
-/// 8.2.3).
+/// Writes the values of fields of one name, joined: that means the same (RFC 9110 section 5.2; cookies: RFC 9113 section 8.2.3).
 fn write_joined(fields: &Fields, name: &FieldName, out: &mut Vec<u8>) {
     let separator: &[u8] = if name.known() == Known::Cookie { b"; " } else { b", " };
     for (place, value) in fields.all(name).enumerate() {

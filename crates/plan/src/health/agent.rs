@@ -34,8 +34,8 @@ impl Default for Report {
 }
 
 impl Report {
-    /// What holds after the agent has said `line`: words apart by blanks, tabs and commas, up to the end of the line or a
-    /// `#`, behind which is told why. What is not said stays as it was. `None`: no word of it is known.
+    /// Returns what holds after the agent has said `line`: words apart by blanks, tabs and commas, up to the end of the line or a `#`,
+    /// followed by the reason. What is not said stays as it was. `None`: no word of it is known.
     pub fn after(self, line: &str) -> Option<Self> {
         let line = line.split(['\n', '\r', '#']).next().unwrap_or_default();
         let mut report = self;
@@ -61,12 +61,12 @@ impl Report {
         true
     }
 
-    /// In one word, so that an atomic can hold it; 0 is the default.
+    /// Packs the report into one word for an atomic; 0 is the default.
     pub(crate) fn to_bits(self) -> u32 {
         u32::from(self.percent ^ 100) << 8 | u32::from(self.is_down) << 2 | self.wish as u32
     }
 
-    /// The reverse of [`Self::to_bits`].
+    /// Returns the reverse of [`Self::to_bits`].
     pub(crate) fn from_bits(bits: u32) -> Self {
         let wish = match bits & 3 {
             1 => Wish::Drain,

@@ -66,7 +66,7 @@ enum ValueIs {
     Matched(Regex, String),
 }
 
-/// What is wrong with the conditions of a check, with paths below the check.
+/// Returns what is wrong with the conditions of a check, with paths below the check.
 pub fn issues_of(check: &HealthCheck) -> Vec<Issue> {
     let mut issues = Vec::new();
     for (index, step) in check.steps.iter().enumerate() {
@@ -95,7 +95,7 @@ impl Expectation {
         }
     }
 
-    /// Whether the body of a response matters.
+    /// Returns whether the body of a response matters.
     pub fn needs_body(&self) -> bool {
         [&self.wanted, &self.refused].iter().any(|one| !one.body.is_empty() || !one.json.is_empty())
     }
@@ -126,7 +126,7 @@ impl Expectation {
         }
     }
 
-    /// Whether the body that has come so far decides for the endpoint, whatever follows.
+    /// Returns whether the body that has come so far decides for the endpoint, whatever follows.
     fn is_met_early(&self, body: &[u8]) -> bool {
         let decides_late =
             !self.wanted.json.is_empty() || !self.refused.json.is_empty() || !self.refused.body.is_empty();
@@ -181,7 +181,7 @@ impl Conditions {
     }
 }
 
-/// The place of an item in a path. One that stands alone may not be in a list.
+/// Returns the place of an item in a path. One that stands alone may not be in a list.
 fn place(index: usize, count: usize) -> String {
     if count == 1 { String::new() } else { format!("/{index}") }
 }
@@ -216,7 +216,7 @@ fn text(written: &BodyTest) -> Result<Text, Issue> {
     }
 }
 
-/// An expression for these very bytes. Without Unicode an expression has no characters beyond ASCII but by their bytes.
+/// Returns an expression for these very bytes. Without Unicode an expression has no characters beyond ASCII but by their bytes.
 fn escaped(text: &str) -> String {
     text.bytes()
         .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!(r"\x{byte:02x}") })
@@ -235,7 +235,7 @@ fn value_is(written: &JsonTest) -> Result<ValueIs, Issue> {
 }
 
 impl FieldTest {
-    /// Why the values of a field do not pass.
+    /// Returns why the values of a field fail.
     fn unmet(&self, name: &str, values: &[&[u8]]) -> Option<String> {
         let first = values.first().map(|value| quoted(value));
         let reason = match (self, first) {
@@ -256,7 +256,7 @@ impl FieldTest {
         Some(format!("the header `{name}` {reason}"))
     }
 
-    /// Why the values of a field are refused.
+    /// Returns why the values of a field are excluded.
     fn met(&self, name: &str, values: &[&[u8]]) -> Option<String> {
         let is = match self {
             Self::Absent if values.is_empty() => "missing".to_owned(),
@@ -266,7 +266,7 @@ impl FieldTest {
         Some(format!("the header `{name}` is {is}, which `not` refuses"))
     }
 
-    /// Whether one of the values passes, of those that are there.
+    /// Returns whether one of the values passes, of those that are there.
     fn fits_any(&self, values: &[&[u8]]) -> bool {
         values.iter().any(|value| match self {
             Self::Present => true,
@@ -324,7 +324,7 @@ impl ValueIs {
     }
 }
 
-/// A value in quotes, cut where it is long. What is no text, or moves a cursor, is escaped.
+/// Returns a value in quotes, cut where it is long. What is no text, or moves a cursor, is escaped.
 fn quoted(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(&value[..value.len().min(4 * QUOTED_CHARS_MAX)]);
     let mut shown: String = text.chars().take(QUOTED_CHARS_MAX).collect();

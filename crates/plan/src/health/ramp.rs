@@ -31,18 +31,18 @@ impl Default for Ramp {
 }
 
 impl Ramp {
-    /// The share of its weight that it has now, of [`WHOLE`].
+    /// Returns the share of its weight that it has now, of [`WHOLE`].
     pub(crate) fn share(&self) -> u32 {
         self.share.load(Ordering::Relaxed)
     }
 
-    /// The endpoint comes up.
+    /// Notes that the endpoint comes up.
     pub(crate) fn begin(&self) {
         *self.began.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.share.store(FIRST, Ordering::Relaxed);
     }
 
-    /// The share that it has, and how long ago it began, while it climbs.
+    /// Returns the share that it has, and how long ago it began, while it climbs.
     pub(crate) fn climb(&self, now: Instant) -> Option<(u32, Duration)> {
         let began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
@@ -55,7 +55,7 @@ impl Ramp {
         self.share.store(share.clamp(FIRST, WHOLE), Ordering::Relaxed);
     }
 
-    /// Time passes. Says whether the share has changed. One thread calls this.
+    /// Advances the ramp and returns whether the share has changed. One thread calls this.
     pub(crate) fn step(&self, now: Instant, over: Duration) -> bool {
         let before = self.share();
         if before >= WHOLE {
@@ -69,7 +69,7 @@ impl Ramp {
     }
 }
 
-/// The share when `gone` of `over` has passed.
+/// Returns the share when `gone` of `over` has passed.
 fn share_after(gone: Duration, over: Duration) -> u32 {
     if gone >= over {
         return WHOLE;

@@ -29,7 +29,7 @@ use crate::health::ramp;
 pub enum Standing {
     /// It gets work.
     Fit,
-    /// It is left out for what exchanges told of it.
+    /// It is left out for what exchanges reported about it.
     Ejected,
     /// Its checks say that it is not well.
     Unwell,
@@ -46,17 +46,17 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// Whether it is a matter of health alone that it works.
+    /// Returns whether it is a matter of health alone that it works.
     fn could_work(self) -> bool {
         matches!(self, Self::Fit | Self::Ejected | Self::Unwell)
     }
 
-    /// Whether it would get work if it had a weight.
+    /// Returns whether it would get work if it had a weight.
     pub fn is_up(self) -> bool {
         matches!(self, Self::Fit | Self::Out)
     }
 
-    /// As the admin API writes it.
+    /// Returns the name in the admin API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Fit => "fit",
@@ -134,24 +134,24 @@ impl Roll {
         }
     }
 
-    /// Whether one more may be ejected: this one, which is not yet, and it is not the last that could work.
+    /// Returns whether one more may be ejected: this one, which is not yet, and it is not the last that could work.
     pub(crate) fn may_eject(&self, index: usize) -> bool {
         let is_fit = self.standing(index) == Standing::Fit && !self.is_surplus(index);
         is_fit && self.ejected < self.ejected_max && self.fit > 1
     }
 
-    /// Whether its ejection goes beyond the bound and is to end.
+    /// Returns whether its ejection goes beyond the bound and is to end.
     pub(crate) fn is_surplus(&self, index: usize) -> bool {
         self.surplus.contains(&index)
     }
 
-    /// Where an endpoint stands by itself, whatever the others do.
+    /// Returns where an endpoint stands by itself, whatever the others do.
     pub fn standing(&self, index: usize) -> Standing {
         self.standings.get(index).copied().unwrap_or(Standing::Out)
     }
 
-    /// Whether it is to get work. Without anyone fit, those that are only ejected do: to leave out the last one that could
-    /// work is never better.
+    /// Returns whether it is to get work. Without anyone fit, those that are only ejected do: to leave out the last one that could work is
+    /// never better.
     fn gets_work(&self, index: usize, endpoint: &EndpointPlan) -> bool {
         match self.standing(index) {
             Standing::Fit => true,
@@ -161,8 +161,8 @@ impl Roll {
         }
     }
 
-    /// Whether it goes on with the sessions that it has: also when it gets nothing new because the operator or its agent
-    /// says so, as long as it is well.
+    /// Returns whether it goes on with the sessions that it has: also when it gets nothing new because the operator or its agent says so,
+    /// as long as it is well.
     pub(crate) fn keeps_sessions(&self, index: usize, cluster: &Cluster, endpoint: &EndpointPlan) -> bool {
         match self.standing(index) {
             Standing::Drain | Standing::Out => is_well(cluster, endpoint),
@@ -170,18 +170,18 @@ impl Roll {
         }
     }
 
-    /// Whether endpoints get work that are not fit: in a panic, or when all that could work are ejected.
+    /// Returns whether endpoints get work that are not fit: in a panic, or when all that could work are ejected.
     pub(crate) fn ignores_fitness(&self) -> bool {
         self.panics || self.fit == 0
     }
 
-    /// What an endpoint gets of the work in proportion to the others; 0 is none.
+    /// Returns what an endpoint gets of the work in proportion to the others; 0 is none.
     #[inline]
     pub fn weight(&self, index: usize) -> u32 {
         self.weights.get(index).copied().unwrap_or(0)
     }
 
-    /// How many parts of [`Self::weight`] are one of the weight that is configured: ramps and agents tell shares of it.
+    /// Returns how many parts of [`Self::weight`] are one of the weight that is configured: ramps and agents tell shares of it.
     pub(crate) fn scale(&self) -> u32 {
         self.scale
     }
@@ -209,19 +209,19 @@ impl Roll {
     }
 }
 
-/// What the agent says, if one is asked and the operator leaves it a say.
+/// Returns what the agent says, if one is asked and the operator leaves it a say.
 fn agent(cluster: &Cluster, endpoint: &EndpointPlan) -> Report {
     let asked = cluster.fitness.agent.as_ref().filter(|_| endpoint.endpoint.state == AdminState::Auto);
     let has_agent = asked.is_some_and(|agent| agent.port.or(endpoint.endpoint.agent_port).is_some());
     if has_agent { endpoint.state.agent() } else { Report::default() }
 }
 
-/// Whether it could get work, as far as the operator goes.
+/// Returns whether it could get work, as far as the operator goes.
 fn is_eligible(endpoint: &EndpointPlan) -> bool {
     endpoint.endpoint.weight > 0 && !endpoint.endpoint.state.is_out()
 }
 
-/// Whether its checks, and its agent, have nothing against it.
+/// Returns whether its checks, and its agent, have nothing against it.
 fn is_well(cluster: &Cluster, endpoint: &EndpointPlan) -> bool {
     let serves = |held_out| endpoint.state.health_state().serves(held_out);
     !agent(cluster, endpoint).is_down && cluster.health_check.as_ref().is_none_or(|check| serves(check.held_out))
@@ -230,7 +230,7 @@ fn is_well(cluster: &Cluster, endpoint: &EndpointPlan) -> bool {
 #[cfg(test)]
 mod tests;
 
-/// Where an endpoint stands but for ejection.
+/// Returns where an endpoint stands but for ejection.
 fn alone(cluster: &Cluster, endpoint: &EndpointPlan) -> Standing {
     let is_forced = match endpoint.endpoint.state {
         AdminState::Down => return Standing::ForcedDown,

@@ -277,15 +277,15 @@ impl<'a> Compiler<'a> {
         let cluster = self.cluster(name, path)?;
         let settings = &cluster.cluster;
         let wrong = if settings.tls.is_some() {
-            format!("`{name}` speaks TLS to its endpoints, which UDP does not carry")
+            format!("`{name}` uses TLS to its endpoints, which is not possible over UDP")
         } else if settings.proxy_protocol.is_some() {
-            format!("`{name}` sends the PROXY protocol, which is not sent by UDP here")
+            format!("`{name}` sends the PROXY protocol, which is not supported over UDP")
         } else if let Some(endpoint) = settings.endpoints.iter().find(|endpoint| endpoint.address.ip().is_none()) {
             format!("the endpoint `{}` of `{name}` has no ports", endpoint.name)
         } else {
             return Some(ListenerTarget::Tcp(cluster));
         };
-        self.issues.push(Issue::at(path(), wrong).suggest("use a cluster of its own for datagrams"));
+        self.issues.push(Issue::at(path(), wrong).suggest("use a separate cluster for UDP"));
         None
     }
 

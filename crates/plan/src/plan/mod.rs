@@ -61,22 +61,22 @@ impl Slots {
 }
 
 impl Plan {
-    /// The cluster whose state has this slot, if this plan has it.
+    /// Returns the cluster whose state has this slot, if this plan has it.
     pub fn cluster_at(&self, slot: u32) -> Option<&Arc<ClusterPlan>> {
         self.clusters.get(*self.slots.places.get(slot as usize)? as usize)
     }
 
-    /// The cluster that has this state, if this plan has it.
+    /// Returns the cluster that has this state, if this plan has it.
     pub fn cluster_of(&self, state: &ClusterState) -> Option<&Arc<ClusterPlan>> {
         self.cluster_at(state.slot).filter(|plan| std::ptr::eq(&*plan.state, state))
     }
 
-    /// The cluster of this name.
+    /// Returns the cluster of this name.
     pub fn cluster(&self, name: &str) -> Option<&Arc<ClusterPlan>> {
         self.clusters.iter().find(|plan| plan.cluster.name.as_str() == name)
     }
 
-    /// The listener of this name.
+    /// Returns the listener of this name.
     pub fn listener(&self, name: &str) -> Option<&Arc<ListenerPlan>> {
         self.listeners.iter().find(|plan| plan.listener.name.as_str() == name)
     }
@@ -101,14 +101,14 @@ pub struct ListenerPlan {
     pub target: ListenerTarget,
     /// Who is let in by address; `None`: everybody. The same `Arc` as long as the listener of this name has an equal list.
     pub admitted: Option<Arc<AddressTable>>,
-    /// Whose connections end after each response; `None`: nobody's.
+    /// Whose connections end after each response; `None`: no one's.
     pub no_keep_alive: Option<AgentList>,
     /// Shared with plans before and after this one.
     pub state: Arc<ListenerState>,
 }
 
 impl ListenerPlan {
-    /// Whether who comes from this address is let in.
+    /// Returns whether clients from this address are accepted.
     #[inline]
     pub fn admits(&self, address: IpAddr) -> bool {
         self.admitted.as_ref().is_none_or(|table| table.allows(address))
@@ -127,7 +127,7 @@ pub enum ListenerTarget {
 }
 
 impl ListenerTarget {
-    /// Whether both are the very same, so that nothing has to change.
+    /// Returns whether both are the very same, so that nothing has to change.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Http(one), Self::Http(two)) => Arc::ptr_eq(one, two),
@@ -157,7 +157,7 @@ pub struct RoutePlan {
 }
 
 impl RoutePlan {
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &Name {
         &self.route.name
     }
@@ -184,7 +184,7 @@ pub enum ActionPlan {
 }
 
 impl ActionPlan {
-    /// The clusters it may forward to.
+    /// Returns the clusters it may forward to.
     pub fn clusters(&self) -> &[Arc<ClusterPlan>] {
         match self {
             Self::Cluster(cluster) => std::slice::from_ref(cluster),
@@ -194,7 +194,7 @@ impl ActionPlan {
         }
     }
 
-    /// The same with the share in percent that each gets.
+    /// Returns the same with the share in percent that each gets.
     pub(crate) fn shares(&self) -> Vec<(&Arc<ClusterPlan>, f64)> {
         match self {
             Self::Weighted(weighted) => weighted.shares().collect(),

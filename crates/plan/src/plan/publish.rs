@@ -8,10 +8,10 @@ use crate::Plan;
 type Publish = dyn Fn(Arc<Plan>) -> Result<(), String> + Send + Sync;
 type TryOut = dyn Fn(Option<Trial>) -> Result<(), String> + Send + Sync;
 
-/// A plan beside the one in force.
+/// A plan beside the active one.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// With the very same listeners as the plan in force.
+    /// With the very same listeners as the active plan.
     pub plan: Arc<Plan>,
     /// Share of exchanges and TCP connections that go by it, in percent.
     pub share_percent: u8,
@@ -31,13 +31,13 @@ impl Publisher {
         Self { publish: Box::new(publish), try_out: None }
     }
 
-    /// Can also try plans: `try_out` begins a trial on all workers, or ends the one there is.
+    /// Adds support for canaries: `try_out` starts one on all workers, or ends the current one.
     #[must_use]
     pub fn with_trials(self, try_out: impl Fn(Option<Trial>) -> Result<(), String> + Send + Sync + 'static) -> Self {
         Self { try_out: Some(Box::new(try_out)), ..self }
     }
 
-    /// Has a share of what comes in go by another plan than the one in force, or nothing any more. Publishing any plan ends
+    /// Has a share of what comes in go by another plan than the active one, or nothing any more. Publishing any plan ends
     /// it too; publishing the one that is tried keeps the connections that it has.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Publisher {
     /// Makes `plan` the one that all workers use, and tells those who wait in queues.
     ///
     /// # Errors
-    /// A sentence that says why the plan could not be prepared, such as an address in use. The plan before stays in force.
+    /// A sentence that says why the plan could not be prepared, such as an address in use. The plan before stays active.
     pub fn publish(&self, plan: Arc<Plan>) -> Result<(), String> {
         (self.publish)(plan.clone())?;
         for cluster in &plan.clusters {

@@ -30,7 +30,7 @@ impl Wanted {
         Self { subset: wait.subset, pinned: wait.pinned, tried: wait.tried }
     }
 
-    /// The subset, and the slots in it that are left out.
+    /// Returns the subset, and the slots in it that are left out.
     pub(crate) fn among(&self) -> (Subset, &[u32]) {
         (self.subset, self.tried.slots())
     }
@@ -74,7 +74,7 @@ impl Lane {
         (self.origin.version(), self.wanted)
     }
 
-    /// From now on `newest` says what is free.
+    /// Makes `newest` the plan that decides which places are free.
     pub(super) fn follow(&mut self, newest: &Arc<ClusterPlan>) {
         self.target =
             if Arc::ptr_eq(newest, &self.origin) { None } else { Target::new(&self.origin, self.wanted, newest) };
@@ -87,7 +87,7 @@ impl Lane {
         }
     }
 
-    /// How many wait here; never 0.
+    /// Returns how many wait here; never 0.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
@@ -129,7 +129,7 @@ impl Lane {
         before.fetch_sub(waiting, Ordering::SeqCst);
     }
 
-    /// Whether it is worth an attempt.
+    /// Returns whether it is worth an attempt.
     pub(super) fn may_have_room(&self, views: &mut Views) -> bool {
         let (plan, wanted) = self.asked();
         plan.may_have_room(&views.of(plan), wanted)
@@ -170,8 +170,8 @@ impl Views {
 }
 
 impl Target {
-    /// Whether all endpoints that get work for this lane are unknown to the plan that those in it came by, so that they would
-    /// wait in vain.
+    /// Returns whether all endpoints that get work for this lane are unknown to the plan that those in it came by, so that they would wait
+    /// in vain.
     fn is_stranded(&self, view: &View) -> bool {
         let waits = self
             .wanted
@@ -181,7 +181,7 @@ impl Target {
         !waits && !view.slots_left(subset, tried).any(|slot| self.places.contains_key(&slot))
     }
 
-    /// `None` when the plans have no endpoint in common that one of this lane could go to.
+    /// Creates a lane. Returns `None` if the plans have no endpoint in common that this lane could use.
     fn new(origin: &ClusterPlan, wanted: Wanted, plan: &Arc<ClusterPlan>) -> Option<Self> {
         let old: FastMap<u32, u32> =
             origin.endpoints.iter().zip(0..).map(|(plan, place)| (plan.state.slot, place)).collect();

@@ -7,16 +7,16 @@
 //! * who enqueues first raises `waiting`, then looks for a place once more.
 //!
 //! Both counts are sequentially consistent, so at least one of the two sees the other, and no place stays free while
-//! somebody waits for it. From then on every place that comes free is handed to the first in the queue by whoever frees it.
+//! a request waits for it. From then on every place that comes free is handed to the first in the queue by anyone who frees it.
 //! The bound of a cluster is a place like any other: it is given back before `waiting` is read.
 //!
 //! Those who wait for one endpoint alone (its sessions) are also counted there, and all others in `waiting_anywhere`, in
 //! the same way: raised before a place is looked for. By these two, who gives a place back passes by a queue in which
-//! nobody could use it, and a pick goes on as ever while others wait for what it does not want: it takes an endpoint that
+//! no one could use it, and a pick goes on as ever while others wait for what it does not want: it takes an endpoint that
 //! some wait for as full.
 //!
 //! Those who wait for the same are in one [`lane`]; [`order`] says who of all is next. One whose lane has no free place is
-//! passed over, so that nobody is held up by those who wait for something else, and whoever could use a place gets it
+//! passed over, so that no one is held up by those who wait for something else, and anyone who could use a place gets it
 //! before those who come later in the order.
 
 mod lane;
@@ -55,7 +55,7 @@ pub(crate) struct Queue {
     order: Order,
     lanes: BTreeMap<u64, Lane>,
     by_kind: FastMap<Kind, u64>,
-    /// What those are told who no longer wait and have not come for it yet.
+    /// The result for those who no longer wait and have not come for it yet.
     answers: BTreeMap<u64, Result<Lease, Refusal>>,
     /// The plan with the highest version that was seen, and its version.
     newest: (u64, Weak<ClusterPlan>),
@@ -108,7 +108,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// For any endpoint of the cluster, in order of arrival.
+    /// Returns a wait for any endpoint of the cluster, in order of arrival.
     pub fn new(arrived: Instant) -> Self {
         let precedence = Precedence::default();
         Self { subset: Subset::ALL, pinned: None, tried: Tried::NONE, precedence, key: None, affinity: None, arrived }
@@ -151,7 +151,7 @@ pub struct Ticket {
 }
 
 impl ClusterPlan {
-    /// The hash of the key by which a request takes turns with others, if the queue is to be fair. For [`Wait::key`]. `chance`
+    /// Returns the hash of the key by which a request takes turns with others, if the queue is to be fair. For [`Wait::key`]. `chance`
     /// gives the seed of these hashes, once for all plans of the cluster, and must not be foreseeable.
     #[inline]
     pub fn fair_key(&self, head: &RequestHead, client: IpAddr, chance: &mut dyn FnMut() -> u64) -> Option<u64> {
@@ -161,7 +161,7 @@ impl ClusterPlan {
         self.fair_keys.of_request(head, client, self.state.fair_seed(chance))
     }
 
-    /// The same for a connection, of which only the client is known.
+    /// Returns the same for a connection, of which only the client is known.
     pub fn fair_key_of_client(&self, client: IpAddr, chance: &mut dyn FnMut() -> u64) -> Option<u64> {
         if self.fair_keys.is_empty() {
             return None;
@@ -214,12 +214,12 @@ impl ClusterPlan {
         }
     }
 
-    /// This plan is in force: those who wait by an earlier plan of the cluster get what this one allows them.
+    /// Activates the plan: requests that wait by an earlier plan of the cluster get what this one allows them.
     pub(crate) fn take_effect(self: &Arc<Self>) {
         if let Some(persistence) = &self.persistence {
             persistence.take_effect();
         }
-        // Where nobody can wait, and nobody ever could, there is no queue.
+        // Where no one can wait, and no one ever could, there is no queue.
         if self.cluster.queue.is_none() && !self.state.is_used() {
             return;
         }
@@ -230,8 +230,8 @@ impl ClusterPlan {
 }
 
 impl Ticket {
-    /// The place if it has been handed over, or the refusal; otherwise `waker` is woken when there is one. After it has
-    /// given an answer it gives no other.
+    /// Returns the place if it has been handed over, or the refusal; otherwise `waker` is woken when there is one. After it has given an
+    /// answer it gives no other.
     pub fn poll(&self, waker: &Waker, now: Instant) -> Option<Result<Lease, Refusal>> {
         if self.done.get() {
             return None;
@@ -259,7 +259,7 @@ impl Ticket {
         answer
     }
 
-    /// Those who came earlier and still wait.
+    /// Returns those who came earlier and still wait.
     pub fn ahead(&self) -> usize {
         self.cluster.queue().waiting.range(..self.id).count()
     }
@@ -436,7 +436,7 @@ impl Queue {
         }
     }
 
-    /// Nobody of this kind waits any more.
+    /// Notes that no request of this kind waits any more.
     fn rest(&mut self, kind: Kind) {
         let Some(shedder) = self.shedders.get_mut(&kind) else { return };
         shedder.rest();
@@ -445,18 +445,18 @@ impl Queue {
         }
     }
 
-    /// How long one has waited.
+    /// Returns how long the request has waited.
     fn waited(&self, id: u64, now: Instant) -> Duration {
         self.waiting.get(&id).map_or(Duration::ZERO, |waiter| now.saturating_duration_since(waiter.arrived))
     }
 
-    /// How long the last of a lane is going to wait, as places have been handed over there lately.
+    /// Returns how long the last of a lane is going to wait, as places have been handed over there lately.
     fn forecast(&self, shedder: &Shedder, lane: u64, now: Instant) -> Duration {
         let ahead = self.lanes.get(&lane).map_or(0, Lane::waiting);
         shedder.forecast(now, (ahead, self.longest(lane, now)))
     }
 
-    /// How long the one has waited who came first of those of a lane from whom one would be refused.
+    /// Returns how long the one has waited who came first of those of a lane from whom one would be refused.
     fn longest(&self, lane: u64, now: Instant) -> Duration {
         let first = self.order.hopeless(lane, ShedFrom::Oldest);
         first.map_or(Duration::ZERO, |first| self.waited(first.id, now))
@@ -470,7 +470,7 @@ impl Queue {
     }
 }
 
-/// Hands free places to those who wait. Called by whoever has freed one, or brought an endpoint up.
+/// Hands free places to those who wait. Called by anyone who has freed one, or brought an endpoint up.
 pub(crate) fn dispatch(state: &ClusterState) {
     let mut woken = Vec::new();
     {

@@ -100,13 +100,13 @@ impl Order {
         Some(waker)
     }
 
-    /// The waker of one who waits.
+    /// Returns the waker of one who waits.
     pub(super) fn waker(&mut self, spot: &Spot) -> Option<&mut Waker> {
         let turn = *self.turns.get(&(spot.class, spot.key))?;
         self.flows.get_mut(&(spot.class, turn))?.lines.get_mut(&spot.lane)?.waiting.get_mut(&(spot.at, spot.id))
     }
 
-    /// Who is next among those in these lanes: id and lane.
+    /// Returns the id and lane of the next request in these lanes.
     pub(super) fn next(&self, lanes: &[u64]) -> Option<(u64, u64)> {
         let head = |flow: &Flow| {
             let heads = lanes.iter().filter_map(|lane| {
@@ -118,7 +118,7 @@ impl Order {
         if lanes.is_empty() { None } else { self.flows.values().find_map(head) }
     }
 
-    /// One of these has had a turn: others of the class come first now.
+    /// Notes that one of these has had a turn: others of the class come first now.
     pub(super) fn turn_is_over(&mut self, class: i8, key: Option<u64>) {
         if self.flows.len() < 2 {
             return;
@@ -138,7 +138,8 @@ impl Order {
         }
     }
 
-    /// Who is to be refused while waiting in a lane is hopeless: of the last class there, of the key of which most wait.
+    /// Returns the request to reject while waiting in a lane is hopeless: of the last class there, of the key with the most waiting
+    /// requests.
     pub(super) fn hopeless(&self, lane: u64, from: ShedFrom) -> Option<Victim> {
         let all = (lane, i8::MIN, 0, 0)..=(lane, i8::MAX, usize::MAX, u64::MAX);
         let &(_, class, length, latest) = self.lengths.range(all).next_back()?;
@@ -156,7 +157,7 @@ impl Order {
         Some(Victim { id, class, length })
     }
 
-    /// How many of this class and key wait in a lane.
+    /// Returns how many of this class and key wait in a lane.
     pub(super) fn length(&self, lane: u64, class: i8, key: Option<u64>) -> usize {
         let flow = self.turns.get(&(class, key)).and_then(|turn| self.flows.get(&(class, *turn)));
         flow.and_then(|flow| flow.lines.get(&lane)).map_or(0, |line| line.ids.len())
@@ -170,7 +171,7 @@ impl Order {
         if largest.waiting > own { largest.last() } else { None }
     }
 
-    /// The flow of which most wait, of this class and those behind.
+    /// Returns the flow of which most wait, of this class and those behind.
     fn largest(&self, class: i8) -> Option<&Flow> {
         let mut largest: Option<(usize, i8, u64)> = None;
         let mut end = (i8::MAX, usize::MAX, u64::MAX);

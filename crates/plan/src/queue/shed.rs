@@ -4,13 +4,13 @@
 //!            a wait above target            still above after interval
 //!     calm ─────────────────────────► late ────────────────────────────► shedding
 //!       ▲                              │                                    │
-//!       └─ one is served whose wait was below target, or nobody waits ──────┘
+//!       └─ one is served whose wait was below target, or no request waits ──────┘
 //! ```
-//! Each lane has this for itself. What counts are the waits of those from whom somebody would be refused: that others are
+//! Each lane has this for itself. What counts are the waits of those from whom someone would be refused: that others are
 //! served at once, of a better class or a key that asks for less, says nothing about those.
 //!
-//! A burst makes waits long for a moment, and goes by: nobody is refused. What stands is a queue that never gets short,
-//! where waiting longer helps nobody. Then one is refused, the next `interval` later, the next sooner by the square root of
+//! A burst makes waits long for a moment, and goes by: no one is refused. What stands is a queue that never gets short,
+//! where waiting longer helps no one. Then one is refused, the next `interval` later, the next sooner by the square root of
 //! their count, until what is left is short. When that comes back soon, the rate goes on from where it was.
 //!
 //! Packets slow down when some are lost; requests of many clients do not, and that rate alone would be behind a flood for
@@ -51,7 +51,7 @@ enum State {
 }
 
 impl Shedder {
-    /// Nobody waits any more.
+    /// Notes that no request waits any more.
     pub(super) fn rest(&mut self) {
         self.calm();
         self.handed_over = None;
@@ -64,7 +64,7 @@ impl Shedder {
         self.state = State::Calm;
     }
 
-    /// A place was handed over.
+    /// Notes that a place was handed over.
     pub(super) fn hand_over(&mut self, now: Instant) {
         if let Some(before) = self.handed_over.replace(now) {
             let gap = now.saturating_duration_since(before);
@@ -72,26 +72,26 @@ impl Shedder {
         }
     }
 
-    /// How long one would wait who has so many before him, as places have been handed over lately; `longest` is how long the
-    /// first of them has waited.
+    /// Returns how long one would wait who has so many before him, as places have been handed over lately; `longest` is how long the first
+    /// of them has waited.
     pub(super) fn forecast(&self, now: Instant, (ahead, longest): (usize, Duration)) -> Duration {
         let since = self.handed_over.map_or(longest, |before| now.saturating_duration_since(before));
         self.pace.max(since).saturating_mul(u32::try_from(ahead).unwrap_or(u32::MAX))
     }
 
-    /// Whether it has ever refused anybody: then it is worth being remembered.
+    /// Returns whether it has ever refused anyone: then it is worth being remembered.
     pub(super) fn has_shed(&self) -> bool {
         self.count > 0
     }
 
-    /// Takes in that somebody who would be refused has waited so long, and waits on.
+    /// Takes in that someone who would be refused has waited so long, and waits on.
     pub(super) fn watch(&mut self, rules: &Shed, now: Instant, waited: Duration) {
         if waited >= rules.target {
             self.observe(rules, now, waited);
         }
     }
 
-    /// Takes in that somebody was served who has waited so long.
+    /// Takes in that someone was served who has waited so long.
     pub(super) fn observe(&mut self, rules: &Shed, now: Instant, waited: Duration) {
         match self.state {
             _ if waited < rules.target => self.calm(),
@@ -109,7 +109,7 @@ impl Shedder {
         self.state = State::Shedding { next: now };
     }
 
-    /// Whether one of those who wait is to be refused, whose own wait is `wait`, or is going to be. To be asked again, about the
+    /// Returns whether one of those who wait is to be refused, whose own wait is `wait`, or is going to be. To be asked again, about the
     /// next, until it says no.
     pub(super) fn is_due(&mut self, rules: &Shed, now: Instant, wait: Duration) -> bool {
         let State::Shedding { next } = &mut self.state else { return false };
@@ -117,7 +117,7 @@ impl Shedder {
         if wait < rules.target || now < *next {
             return false;
         }
-        // While nothing happened, nobody was refused: that is not made up for.
+        // While nothing happened, no one was refused: that is not made up for.
         if now.saturating_duration_since(*next) > rules.interval {
             *next = now;
         }

@@ -1,4 +1,4 @@
-//! Shedding by the whole queue, in simulation: who is refused, and what does not save anybody from it.
+//! Shedding by the whole queue, in simulation: who is refused, and what does not save anyone from it.
 
 use std::collections::VecDeque;
 
@@ -65,7 +65,7 @@ impl Simulation {
         -mean * (1.0 - unit).ln()
     }
 
-    /// Fetches what the first of a line is told; those at an endpoint that nobody else wants are done at once.
+    /// Fetches what the first of a line gets; those at an endpoint that no one else wants are done at once.
     fn fetch(&mut self, line: usize, now: f64) {
         while let Some((arrived, ticket)) = self.lines[line].front() {
             let arrived = *arrived;
@@ -87,7 +87,7 @@ impl Simulation {
         }
     }
 
-    /// Serves whoever is to be served before `until`.
+    /// Serves anyone who is to be served before `until`.
     fn serve(&mut self, until: f64, work: f64) {
         while self.held.is_some() && self.busy_until <= until {
             let now = self.busy_until;
@@ -139,7 +139,7 @@ impl Simulation {
     }
 }
 
-/// How it ends under such a flood, with or without somebody beside it: the median wait of the flood, how many of it were
+/// How it ends under such a flood, with or without someone beside it: the median wait of the flood, how many of it were
 /// served, and how many beside it were refused.
 fn under_flood(seed: u64, from: ShedFrom, overload: f64, beside: Option<Beside>) -> (f64, usize, usize) {
     let mut simulation = Simulation::new(seed, from);
@@ -180,7 +180,7 @@ fn nobody_who_is_served_quickly_saves_a_flood_of_others_from_being_shed() {
             let (median, served, refused) = under_flood(seed, from, 2.0, Some(Beside { every: 20.0, wait }));
             assert!((4.0..80.0).contains(&median), "{what}: seed {seed}, {from:?}: {median} ms");
             assert!(served > 1_900, "{what}: seed {seed}, {from:?}: {served} of 2500");
-            // Of 400. Now and then the flood is so short that nobody has more than they.
+            // Of 400. Now and then the flood is so short that no one has more than they.
             assert!(refused <= 8, "{what}: seed {seed}, {from:?}: {refused} refused");
         }
     }

@@ -142,7 +142,7 @@ impl World {
             }
             _ => {}
         }
-        // Who fetches a place may shed others, who are told then.
+        // Who fetches a place may shed others, who learn it then.
         while self.collect() {}
         self.check_bounds();
         self.check_no_place_is_idle();
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// Fetches what was handed over, and says whether there was anything. Nobody who is left could have used a place that one
+    /// Fetches what was handed over, and says whether there was anything. No one who is left could have used a place that one
     /// behind him got.
     fn collect(&mut self) -> bool {
         let mut served = Vec::new();
@@ -279,7 +279,7 @@ impl World {
         })
     }
 
-    /// Whether one who waits may go to an endpoint of the plan in force, if it has room.
+    /// Whether one who waits may go to an endpoint of the active plan, if it has room.
     fn could_use(&self, waits: &Waits, place: usize) -> bool {
         let roll = self.plan.roll();
         let state = &self.plan.endpoints[place].state;
@@ -373,7 +373,7 @@ fn no_bound_is_ever_exceeded_by_a_grant() {
     });
 }
 
-/// Keys that take turns, as anybody would write it: a circle of keys for each class.
+/// Keys that take turns, as anyone would write it: a circle of keys for each class.
 #[derive(Default)]
 struct Circles {
     /// By class: the keys with those of each that wait, in the order of their turns.

@@ -434,7 +434,7 @@ fn a_changed_waker_is_the_one_that_is_woken() {
     assert_eq!((before.rung(), after.rung()), (0, 1));
 }
 
-/// The queue as anybody would write it for one thread.
+/// The queue as anyone would write it for one thread.
 struct Model {
     bounds: Vec<u32>,
     up: Vec<bool>,
@@ -519,7 +519,7 @@ fn simulate(seed: u64) {
             }
             None => true,
         });
-        // The model is told which endpoints hold what is not being handed over, and must hand over to the same people.
+        // The model learns which endpoints hold what is not being handed over, and must hand over to the same people.
         model.in_flight = in_flight(&plan, &leases[..leases.len() - served.len()]);
         assert_eq!(model.serve(), served, "seed {seed}");
         assert_eq!(plan.state.waiting() as usize, model.waiting.len(), "seed {seed}");
@@ -644,7 +644,7 @@ fn no_thread_sleeps_beside_a_place_of_the_cluster_or_gets_one_too_many() {
     assert!(plan.state.enter(1));
 }
 
-/// Whoever gives a place back looks at the count of those who wait for its endpoint alone, and of those who wait for any.
+/// Anyone who gives a place back looks at the count of those who wait for its endpoint alone, and of those who wait for any.
 #[test]
 fn no_thread_sleeps_beside_a_place_that_it_alone_waits_for() {
     let plan = plan_of(queued(&[1, 1, 1], 1_000));

@@ -17,7 +17,7 @@ impl Tried {
     /// No endpoint has failed.
     pub const NONE: Self = Self { slots: [NOBODY; COUNT] };
 
-    /// These have failed.
+    /// Returns the set of endpoints that have failed.
     pub fn new(tried: &[u32]) -> Self {
         let mut all = Self::NONE;
         let last = tried.get(tried.len().saturating_sub(COUNT)..).unwrap_or_default();
@@ -26,7 +26,7 @@ impl Tried {
         all
     }
 
-    /// Their slots.
+    /// Returns their slots.
     pub(crate) fn slots(&self) -> &[u32] {
         &self.slots[..self.slots.partition_point(|slot| *slot != NOBODY)]
     }

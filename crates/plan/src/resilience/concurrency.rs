@@ -1,7 +1,7 @@
 //! How much a cluster bears at once, found out from how long answers take.
 //!
 //! What endpoints are given beyond what they can work on at once waits at them: answers take longer, and no more of them
-//! come. So the limit follows the ratio of two times: how long answers take with little under way (the *base*) and how
+//! come. So the limit follows the ratio of two times: how long answers take with little in flight (the *base*) and how
 //! long they take now (the *present*). While the present stays within the tolerance, the limit grows; beyond it, it
 //! shrinks in proportion. The base changes as endpoints do; every so often the limit is halved for a moment to measure it
 //! afresh, so that slowness which stays is not taken for load, nor load for slowness.
@@ -26,7 +26,7 @@ pub struct Window {
     pub answers: u32,
     /// Their times added up.
     pub total: Duration,
-    /// The most that was under way at once.
+    /// The most that was in flight at once.
     pub in_flight: u32,
 }
 
@@ -64,7 +64,7 @@ pub struct Controller {
     measuring: Option<Measuring>,
     /// The limit after the last measurement, or the highest since.
     highest: f64,
-    /// It grew in every window so far: nobody knows yet how far it can go.
+    /// It grew in every window so far: no one knows yet how far it can go.
     ramps: bool,
 }
 
@@ -76,7 +76,7 @@ struct Measuring {
 }
 
 impl Controller {
-    /// One that begins at `now` with the least limit.
+    /// Returns one that begins at `now` with the least limit.
     pub fn new(rules: AdaptiveConcurrency, now: Instant) -> Self {
         let (limit, measure_at) = (f64::from(rules.min), now + MEASURE_SOON);
         Self { rules, limit, base: None, measure_at, measuring: None, highest: limit, ramps: true }
@@ -86,17 +86,17 @@ impl Controller {
         &self.rules
     }
 
-    /// What may be under way at once.
+    /// Returns what may be in flight at once.
     pub fn limit(&self) -> u32 {
         self.limit as u32
     }
 
-    /// Whether only answers count to what was sent since the last window ended.
+    /// Returns whether only answers count to what was sent since the last window ended.
     pub fn is_measuring(&self) -> bool {
         self.measuring.is_some()
     }
 
-    /// Whether a window that has lasted for an interval may end at `now`.
+    /// Returns whether a window that has lasted for an interval may end at `now`.
     pub fn is_enough(&self, window: &Window, now: Instant) -> bool {
         match self.measuring {
             Some(measuring) => window.answers >= MEASURED_MIN || now >= measuring.ends,
@@ -133,7 +133,7 @@ impl Controller {
     fn follow(&mut self, window: &Window, now: Instant) {
         let Some(present) = mean(window) else { return };
         let Some(base) = self.base else {
-            // With little under way from the beginning, the first answers tell.
+            // With little in flight from the beginning, the first answers tell.
             self.base = Some(present);
             return;
         };
@@ -170,7 +170,7 @@ impl Controller {
         self.set((self.limit * (base / present).min(1.0) / 2.0).floor());
     }
 
-    /// A limit that nobody comes near tells nothing by being kept.
+    /// Returns whether the limit is nearly reached: one that is far from being reached teaches nothing.
     fn is_used(&self, window: &Window) -> bool {
         f64::from(window.in_flight) * 2.0 > self.limit
     }
@@ -180,7 +180,7 @@ impl Controller {
     }
 }
 
-/// In seconds.
+/// Returns the mean in seconds.
 fn mean(window: &Window) -> Option<f64> {
     (window.answers > 0).then(|| (window.total.as_secs_f64() / f64::from(window.answers)).max(1e-6))
 }
@@ -206,7 +206,7 @@ struct Counts {
 }
 
 impl Adaptive {
-    /// What may be under way at once.
+    /// Returns what may be in flight at once.
     #[inline]
     pub fn limit(&self, rules: &AdaptiveConcurrency) -> u32 {
         match self.limit.load(Ordering::Relaxed) {
@@ -215,7 +215,7 @@ impl Adaptive {
         }
     }
 
-    /// Takes in an answer that took so long, and how much was under way with it. Says whether the limit has risen.
+    /// Takes in an answer that took so long, and how much was in flight with it. Says whether the limit has risen.
     #[inline]
     pub fn observe(&self, rules: &AdaptiveConcurrency, (took, in_flight): (Duration, u32), now: Instant) -> bool {
         let counts = &*self.window;
@@ -237,7 +237,7 @@ impl Adaptive {
     #[cold]
     fn end_window(&self, rules: &AdaptiveConcurrency, at: u64, now: Instant) -> bool {
         let counts = &*self.window;
-        // Whoever comes while another decides leaves it to that one.
+        // Anyone who comes while another decides leaves it to that one.
         let Ok(mut decision) = self.decision.try_lock() else { return false };
         let controller = decision.get_or_insert_with(|| Controller::new(*rules, now));
         if *controller.rules() != *rules {
@@ -264,7 +264,7 @@ impl Adaptive {
 }
 
 impl ClusterPlan {
-    /// What may be at all endpoints together: the bound that is configured, or the one that was found, if it is lower.
+    /// Returns what may be at all endpoints together: the bound that is configured, or the one that was found, if it is lower.
     #[inline]
     pub(crate) fn bound(&self) -> Option<u32> {
         let fixed = self.cluster.connections_max;
@@ -274,7 +274,7 @@ impl ClusterPlan {
         }
     }
 
-    /// The bound that was found, if one is looked for.
+    /// Returns the bound that was found, if one is looked for.
     pub fn adaptive_limit(&self) -> Option<u32> {
         let rules = self.cluster.resilience.concurrency.as_ref()?;
         self.adaptive.as_ref().map(|adaptive| adaptive.limit(rules))
@@ -282,7 +282,7 @@ impl ClusterPlan {
 
     /// Takes in how long the head of a good response took that is here at `now`, if a bound is looked for. When that
     /// raises it, those who wait get the places. Errors are not told: many come at once, and say nothing of load. Nor does what
-    /// took nobody knows how long, which is 0.
+    /// took no one knows how long, which is 0.
     #[inline]
     pub fn tell_limit(&self, took: Duration, now: Instant) {
         if let Some(adaptive) = &self.adaptive

@@ -19,7 +19,7 @@ pub struct Hedging {
 }
 
 impl Hedging {
-    /// That of a worker that begins at `now`.
+    /// Returns the hedging of a worker that begins at `now`.
     pub fn new(now: Instant) -> Self {
         Self { savings: Savings::new(1, now), recent: Recent::default() }
     }
@@ -29,7 +29,7 @@ impl Hedging {
         self.savings.earn(Budget { percent: rules.budget_percent, per_second: 0 });
     }
 
-    /// After which time that is done. `None`: not enough is known yet of how long answers take.
+    /// Returns the delay of a hedge, or `None` if too few response times are known yet.
     pub fn after(&self, rules: &Hedge) -> Option<Duration> {
         match rules.after {
             HedgeAfter::Time(time) => Some(time),
@@ -37,7 +37,7 @@ impl Hedging {
         }
     }
 
-    /// Whether the budget has one hedge.
+    /// Returns whether the budget has one hedge.
     pub fn affords(&mut self, rules: &Hedge, now: Instant) -> bool {
         self.savings.holds_one(Budget { percent: rules.budget_percent, per_second: 0 }, now)
     }
@@ -98,7 +98,7 @@ impl Recent {
         Some(if of == percent { found } else { self.find(percent) })
     }
 
-    /// The time that so many percent did not exceed.
+    /// Returns the time that so many percent did not exceed.
     fn find(&self, percent: u8) -> Duration {
         let wanted = (u64::from(self.all) * u64::from(percent)).div_ceil(100).max(1);
         let mut seen = 0;
@@ -111,7 +111,7 @@ impl Recent {
     }
 }
 
-/// The bucket of a time: exact below 16 µs, then eight for each doubling.
+/// Returns the bucket of a time: exact below 16 µs, then eight for each doubling.
 fn bucket(took: Duration) -> usize {
     let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     if micros < PER_OCTAVE {
@@ -122,7 +122,7 @@ fn bucket(took: Duration) -> usize {
     ((octave + 1) * PER_OCTAVE + within).min(BUCKETS as u64 - 1) as usize
 }
 
-/// No time of the bucket is longer.
+/// Returns the longest time of the bucket.
 fn upper_bound(bucket: usize) -> Duration {
     let (octave, within) = (bucket as u64 / PER_OCTAVE, bucket as u64 % PER_OCTAVE);
     let micros = if octave == 0 { within + 1 } else { (PER_OCTAVE + within + 1) << (octave - 1) };

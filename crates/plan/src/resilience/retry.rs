@@ -25,7 +25,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the endpoint can have seen nothing of the request, so that any request may go to another.
+    /// Returns whether the endpoint can have seen nothing of the request, so that any request may go to another.
     fn is_before_sending(self) -> bool {
         matches!(self, Self::Fault(fault) if fault.consequence().retryable)
     }
@@ -53,7 +53,7 @@ pub struct Attempted {
 /// What follows a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing: the client is told.
+    /// Nothing: the client gets the failure.
     GiveUp,
     /// Nothing, only because the budget is used up.
     NoBudget,
@@ -83,7 +83,7 @@ pub fn decide(
         Failure::Grpc(status) => policy.on.holds_grpc(status),
     };
     let free = attempted.failure.is_before_sending();
-    // What a stream that was refused has taken of the body is gone, though nobody has looked at it.
+    // What a stream that was refused has taken of the body is gone, though no one has looked at it.
     let is_there = attempted.is_replayable || free && attempted.failure != Failure::Fault(Fault::StreamRefused);
     if !holds || !is_there || !(free || policy.methods.allow(attempted.method)) {
         return Verdict::GiveUp;
@@ -98,8 +98,9 @@ pub fn decide(
     Verdict::Again(pause)
 }
 
-/// Whether the next attempt goes to a backup or is not made: when all that the rules allow have failed, a backup is asked once more.
-/// Without that, a cluster with many endpoints that fail would never use its backups. Rules that allow one attempt alone hold here too.
+/// Returns whether the next attempt goes to a backup or is not made: when all that the rules allow have failed, a backup is asked once
+/// more. Without that, a cluster with many endpoints that fail would never use its backups. Rules that allow one attempt alone hold here
+/// too.
 pub fn is_for_backup(policy: &Retry, attempts: u32) -> bool {
     policy.attempts_max > 1 && attempts == policy.attempts_max
 }
@@ -111,8 +112,8 @@ pub fn take_back(policy: &Retry, failure: Failure, savings: &mut Savings) {
     }
 }
 
-/// The pause after `attempts`: doubling, bounded, and drawn from its upper half so that those who failed together do not
-/// come back together.
+/// Returns the pause after `attempts`: doubling, bounded, and drawn from its upper half so that those who failed together do not come back
+/// together.
 fn pause(backoff: Backoff, attempts: u32, bits: u64) -> Duration {
     let doubled = 1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
     let whole = backoff.base.saturating_mul(doubled).min(backoff.max);
@@ -132,8 +133,8 @@ pub struct Savings {
 }
 
 impl Savings {
-    /// Those of a worker that begins at `now` as one of `workers`. The first failures must not find nothing saved: it
-    /// begins with what `per_second` brings in [`START`].
+    /// Returns those of a worker that begins at `now` as one of `workers`. The first failures must not find nothing saved: it begins with
+    /// what `per_second` brings in [`START`].
     pub fn new(workers: u32, now: Instant) -> Self {
         Self { thousandths: 0, paid_until: now.checked_sub(START).unwrap_or(now), workers: workers.max(1) }
     }
@@ -153,7 +154,7 @@ impl Savings {
         enough
     }
 
-    /// Whether there is one to take.
+    /// Returns whether there is one to take.
     pub(crate) fn holds_one(&mut self, budget: Budget, now: Instant) -> bool {
         self.earn_with_time(budget, now);
         self.thousandths >= 1000

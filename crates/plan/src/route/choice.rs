@@ -35,7 +35,7 @@ impl ClusterChoice {
         Self { from, clusters: clusters.into(), table: table.into(), otherwise }
     }
 
-    /// The cluster that the request names, or the one for other values; `None` where there is none. Upper and lower case differ.
+    /// Returns the cluster that the request names, or the one for other values; `None` where there is none. Upper and lower case differ.
     /// Allocates nothing once `scratch` is large enough.
     pub fn choose(&self, head: &RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Option<&Arc<ClusterPlan>> {
         scratch.clear();
@@ -45,7 +45,7 @@ impl ClusterChoice {
         self.clusters.get(place as usize)
     }
 
-    /// All of them, in the order of the file, and the one for other values.
+    /// Returns all of them, in the order of the file, and the one for other values.
     pub fn clusters(&self) -> &[Arc<ClusterPlan>] {
         &self.clusters
     }

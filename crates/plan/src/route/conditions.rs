@@ -76,7 +76,7 @@ impl Conditions {
         if issues.is_empty() { Ok(conditions) } else { Err(issues) }
     }
 
-    /// The same for use without a router's tables: exact paths and prefixes are asked for here too. Hosts are not.
+    /// Returns the same for use without a router's tables: exact paths and prefixes are asked for here too. Hosts are not.
     ///
     /// # Errors
     /// As [`Self::compile`].
@@ -92,7 +92,7 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// Where the route stands among those of equal host and path.
+    /// Returns where the route stands among those of equal host and path.
     pub(crate) fn rank(&self) -> Rank {
         let more = |count: usize| std::cmp::Reverse(count);
         (
@@ -102,7 +102,7 @@ impl Conditions {
         )
     }
 
-    /// Whether all of them hold. `scratch` may be written beyond what it holds, which stays.
+    /// Returns whether all of them hold. `scratch` may be written beyond what it holds, which stays.
     #[inline]
     pub(crate) fn hold(&self, head: &RequestHead, caller: Caller<'_>, scratch: &mut Vec<u8>) -> bool {
         self.methods.hold(head)
@@ -117,8 +117,8 @@ impl Conditions {
             && self.proxy_tlvs.iter().all(|(name, test)| test.holds(sent(caller, *name)))
     }
 
-    /// The first condition that does not hold, in words. `asked` is what they were compiled from, `unmet` says what is
-    /// wrong with a value.
+    /// Returns the first condition that does not hold, in words. `asked` is what they were compiled from, `unmet` says what is wrong with a
+    /// value.
     pub(crate) fn unmet(
         &self,
         (asked, unmet): (&Match, &dyn Fn(&ValueTest) -> String),
@@ -213,7 +213,7 @@ impl Test {
         }
     }
 
-    /// For a name that may have several values: one of them passes, or for `Absent` there is none.
+    /// Returns whether one of several values passes; for `Absent`, whether there is none.
     fn holds_for_any<'a>(&self, mut values: impl Iterator<Item = &'a [u8]>) -> bool {
         match self {
             Self::Absent => values.next().is_none(),
@@ -221,7 +221,7 @@ impl Test {
         }
     }
 
-    /// For a value that is percent-encoded.
+    /// Returns whether a percent-encoded value passes.
     fn holds_decoded(&self, raw: Option<&[u8]>, scratch: &mut Vec<u8>) -> bool {
         match (self, raw) {
             (Self::Exact(text), Some(raw)) => query::equals_decoded(raw, text),
@@ -237,7 +237,7 @@ impl Test {
     }
 }
 
-/// What the PROXY header of a connection said under this name.
+/// Returns what the PROXY header of a connection said under this name.
 fn sent<'a>(caller: Caller<'a>, name: TlvName) -> Option<&'a [u8]> {
     caller.sender?.tlvs.find(name)
 }
@@ -277,7 +277,7 @@ fn test(asked: &ValueTest) -> Result<Test, Issue> {
     })
 }
 
-/// Puts an error among the others and goes on, so that all are told at once.
+/// Puts an error among the others and goes on, so that all are reported at once.
 pub(crate) fn keep<T>(result: Result<T, Issue>, issues: &mut Vec<Issue>) -> Option<T> {
     result.map_err(|issue| issues.push(issue)).ok()
 }

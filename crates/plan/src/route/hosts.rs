@@ -34,7 +34,7 @@ impl<T> HostMap<T> {
         }
     }
 
-    /// The value of the most specific pattern that fits a [normalised](normalise) host.
+    /// Returns the value of the most specific pattern that fits a [normalised](normalise) host.
     #[inline]
     pub(crate) fn find(&self, host: &[u8]) -> Option<&T> {
         if !self.exact.is_empty()
@@ -45,8 +45,8 @@ impl<T> HostMap<T> {
         if self.suffixes.is_empty() { None } else { self.find_suffix(host) }
     }
 
-    /// The value of the longest wildcard that fits a host. A wildcard stands for one label or more, so that `*.b.c` is
-    /// asked for only where something stands before `.b.c`.
+    /// Returns the value of the longest wildcard that fits a host. A wildcard stands for one label or more, so that `*.b.c` is asked for
+    /// only where something precedes `.b.c`.
     pub(crate) fn find_suffix(&self, host: &[u8]) -> Option<&T> {
         if host.len() > HOST_BYTES_MAX {
             return None;
@@ -56,12 +56,12 @@ impl<T> HostMap<T> {
         dots.find_map(|at| self.suffixes.get(&host[at + 1..]))
     }
 
-    /// Every pattern with its value: the exact ones, then the wildcards by their suffixes.
+    /// Returns every pattern with its value: the exact ones, then the wildcards by their suffixes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &T)> {
         self.exact.iter().chain(&self.suffixes).map(|(name, value)| (&**name, value))
     }
 
-    /// Whether both hold the same patterns, with values that are `equal`.
+    /// Returns whether both hold the same patterns, with values that are `equal`.
     pub(crate) fn same_as(&self, other: &Self, equal: impl Fn(&T, &T) -> bool) -> bool {
         let same = |one: &FastMap<Box<[u8]>, T>, two: &FastMap<Box<[u8]>, T>| {
             one.len() == two.len()
@@ -71,7 +71,7 @@ impl<T> HostMap<T> {
     }
 }
 
-/// A pattern as it is compared, see [`normalise`].
+/// Returns a pattern as it is compared, see [`normalise`].
 pub(crate) fn canonical(pattern: &HostPattern) -> HostPattern {
     let plain = |name: &str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     match pattern {

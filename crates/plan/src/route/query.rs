@@ -2,30 +2,30 @@
 
 use model::head::percent_encoded;
 
-/// The raw value of the first parameter of this name, which is compared percent-decoded. Without `=` the value is empty.
+/// Returns the raw value of the first parameter of this name, which is compared percent-decoded. Without `=` the value is empty.
 pub(crate) fn parameter<'a>(query: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut pairs = query.split(|&b| b == b'&').filter(|pair| !pair.is_empty()).map(split_at_equals);
     pairs.find(|(key, _)| equals_decoded(key, name)).map(|(_, value)| value)
 }
 
-/// The value of the first cookie of this name in one `Cookie` field (RFC 6265 section 4.2.1); quotes belong to the value.
+/// Returns the value of the first cookie of this name in one `Cookie` field (RFC 6265 section 4.2.1); quotes belong to the value.
 pub(crate) fn cookie<'a>(field: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut pairs = field.split(|&b| b == b';').map(|pair| split_at_equals(pair.trim_ascii()));
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-/// Whether `raw`, percent-decoded, is `text`.
+/// Returns whether `raw`, percent-decoded, is `text`.
 pub(crate) fn equals_decoded(raw: &[u8], text: &[u8]) -> bool {
     if is_plain(raw) { raw == text } else { decoded(raw).eq(text.iter().copied()) }
 }
 
-/// Whether decoding changes nothing.
+/// Returns whether decoding changes nothing.
 pub(crate) fn is_plain(raw: &[u8]) -> bool {
     !raw.iter().any(|b| matches!(b, b'%' | b'+'))
 }
 
-/// The bytes that a part of a query stands for (WHATWG URL, application/x-www-form-urlencoded): `+` is a space, and a
-/// broken escape stands for itself.
+/// Returns the bytes that a part of a query stands for (WHATWG URL, application/x-www-form-urlencoded): `+` is a space, and a broken escape
+/// stands for itself.
 pub(crate) fn decoded(raw: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = raw;
     std::iter::from_fn(move || {
@@ -74,7 +74,7 @@ pub(crate) fn encode_from(out: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// Name and value of a parameter; without `=` the value is empty.
+/// Splits a parameter into name and value; without `=` the value is empty.
 pub(crate) fn split_at_equals(pair: &[u8]) -> (&[u8], &[u8]) {
     match pair.iter().position(|&b| b == b'=') {
         Some(at) => (&pair[..at], &pair[at + 1..]),

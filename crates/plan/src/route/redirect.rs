@@ -58,7 +58,7 @@ impl RedirectPlan {
         if issues.is_empty() { Ok(plan) } else { Err(issues) }
     }
 
-    /// The answer to one request.
+    /// Returns the answer to one request.
     ///
     /// The port of the request is kept unless the scheme changes. The query is kept unless the path template holds one.
     /// Bytes that may not stand in a URI are percent-encoded, so that nothing a client sent can begin a new field.
@@ -140,12 +140,12 @@ fn push_encoded(bytes: &[u8], allowed: impl Fn(u8) -> bool, out: &mut String) {
     }
 }
 
-/// What RFC 3986 section 3.2.2 allows in a host, percent sign and the brackets of an IPv6 literal included.
+/// Returns what RFC 3986 section 3.2.2 allows in a host, percent sign and the brackets of an IPv6 literal included.
 fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%[]:".contains(&byte)
 }
 
-/// What RFC 3986 section 3.3 allows in a path, slash and percent sign included.
+/// Returns what RFC 3986 section 3.3 allows in a path, slash and percent sign included.
 fn is_path_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%:@/".contains(&byte)
 }

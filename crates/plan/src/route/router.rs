@@ -103,12 +103,12 @@ impl Router {
         Self { routes: routes.into(), tiers }
     }
 
-    /// The routes it was made of, in the order of the file.
+    /// Returns the routes it was made of, in the order of the file.
     pub fn routes(&self) -> &[Arc<RoutePlan>] {
         &self.routes
     }
 
-    /// The route that a request takes, or `None`. `caller` is compared with conditions on networks and PROXY headers. `scratch` is
+    /// Returns the route that a request takes, or `None`. `caller` is compared with conditions on networks and PROXY headers. `scratch` is
     /// overwritten; nothing is allocated once it has its working size.
     pub fn find<'a>(
         &self,
@@ -172,7 +172,7 @@ impl Router {
 }
 
 impl Prefixes {
-    /// The longest that fits a path.
+    /// Returns the longest that fits a path.
     #[inline]
     fn longest(&self, path: &[u8]) -> Option<&PrefixEntry> {
         if self.entries.is_empty() {
@@ -186,14 +186,14 @@ impl Prefixes {
     }
 }
 
-/// Where the whole segments of a path end, up to `bytes_max`: before each slash but a first one, and at the end.
+/// Returns where the whole segments of a path end, up to `bytes_max`: before each slash but a first one, and at the end.
 fn segment_ends(path: &[u8], bytes_max: usize) -> impl Iterator<Item = usize> {
     let inner = path.len().min(bytes_max.saturating_add(1));
     let ends = (1..inner).filter(|&at| path[at] == b'/');
     ends.chain((!path.is_empty() && path.len() <= bytes_max).then_some(path.len()))
 }
 
-/// A prefix as it is kept: without one slash at its end. Nothing is left of `/`, which is no condition, see the module.
+/// Returns a prefix as it is kept: without one slash at its end. Nothing is left of `/`, which is no condition, see the module.
 pub(crate) fn trimmed(prefix: &str) -> &str {
     prefix.strip_suffix('/').unwrap_or(prefix)
 }

@@ -23,7 +23,7 @@ impl SniTable {
         Self { names: table, otherwise }
     }
 
-    /// The cluster for a server name in any case, or for a connection that names none. `None`: close it.
+    /// Returns the cluster for a server name in any case, or for a connection that names none. `None`: close it.
     pub fn find(&self, server_name: Option<&str>) -> Option<&Arc<ClusterPlan>> {
         let named = server_name.and_then(|name| {
             let mut host = Vec::with_capacity(name.len());
@@ -33,7 +33,7 @@ impl SniTable {
         named.or(self.otherwise.as_ref())
     }
 
-    /// Whether every name leads to the very same cluster as in `other`, a table made from equal configuration.
+    /// Returns whether every name leads to the very same cluster as in `other`, a table made from equal configuration.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let same = |one: Option<&Arc<ClusterPlan>>, two: Option<&Arc<ClusterPlan>>| match (one, two) {
             (Some(one), Some(two)) => Arc::ptr_eq(one, two),

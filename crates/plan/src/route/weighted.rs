@@ -15,7 +15,7 @@ pub struct WeightedClusters {
 }
 
 impl WeightedClusters {
-    /// `None` unless the sum of the weights is above 0.
+    /// Creates a choice. Returns `None` unless the sum of the weights is above 0.
     pub(crate) fn new(shares: Vec<(Arc<ClusterPlan>, u32)>) -> Option<Self> {
         let add = |sum: &mut u64, (_, weight): &(_, u32)| {
             *sum += u64::from(*weight);
@@ -27,14 +27,14 @@ impl WeightedClusters {
         sums.last().is_some_and(|&total| total > 0).then_some(Self { clusters, sums, has_sessions })
     }
 
-    /// The cluster that 64 random bits fall on; one of weight 0 never.
+    /// Returns the cluster that 64 random bits fall on; one of weight 0 never.
     #[inline]
     pub fn choose(&self, random: u64) -> &Arc<ClusterPlan> {
         let drawn = scale(random, self.sums[self.sums.len() - 1]);
         &self.clusters[self.sums.partition_point(|&sum| sum <= drawn)]
     }
 
-    /// All of them, each with its share in percent.
+    /// Returns all of them, each with its share in percent.
     pub(crate) fn shares(&self) -> impl Iterator<Item = (&Arc<ClusterPlan>, f64)> {
         let total = self.sums.last().copied().unwrap_or(1) as f64;
         let before = std::iter::once(0).chain(self.sums.iter().copied());
@@ -42,13 +42,13 @@ impl WeightedClusters {
         self.clusters.iter().zip(weights.map(move |weight| weight as f64 * 100.0 / total))
     }
 
-    /// Whether a request may have a session in one of them.
+    /// Returns whether a request may have a session in one of them.
     #[inline]
     pub fn have_sessions(&self) -> bool {
         self.has_sessions
     }
 
-    /// All of them, in the order of the file.
+    /// Returns all of them, in the order of the file.
     pub fn clusters(&self) -> &[Arc<ClusterPlan>] {
         &self.clusters
     }

@@ -55,7 +55,7 @@ impl WhenPlan {
         })
     }
 
-    /// Has the verdicts of all its parts kept as notes.
+    /// Numbers the notes that keep the verdicts of all parts.
     pub(crate) fn number(&mut self, compiling: &mut Compiling<'_>) {
         self.number = compiling.note();
         let (not, any) = (self.not.as_deref_mut(), self.any.as_deref_mut().unwrap_or_default());
@@ -73,7 +73,7 @@ impl WhenPlan {
         not.into_iter().chain(any).chain(&*self.all).for_each(|part| part.judge(of, notes, scratch));
     }
 
-    /// Where it asks for the status, if it does: the path below `when`.
+    /// Returns where it asks for the status, if it does: the path below `when`.
     pub(crate) fn asks_status(&self) -> Option<String> {
         if !self.statuses.is_empty() {
             return Some("status".to_owned());
@@ -86,7 +86,7 @@ impl WhenPlan {
         not.or_else(|| below("any", self.any.as_deref().unwrap_or_default())).or_else(|| below("all", &self.all))
     }
 
-    /// Whether it holds, for a response of this `status` if there is one; what [`Self::judge`] has kept counts, not what the
+    /// Returns whether it holds, for a response of this `status` if there is one; what [`Self::judge`] has kept counts, not what the
     /// request is now. `scratch` as in [`Conditions::hold`].
     pub(crate) fn holds(
         &self,
@@ -103,7 +103,7 @@ impl WhenPlan {
             && self.all.iter().all(|one| one.holds(of, noted, scratch))
     }
 
-    /// What it asks itself, without its parts and the status.
+    /// Returns what it asks itself, without its parts and the status.
     fn own_holds(&self, (head, caller): (&RequestHead, Caller<'_>), scratch: &mut Vec<u8>) -> bool {
         self.host_holds(head, scratch) && self.conditions.hold(head, caller, scratch)
     }

@@ -55,14 +55,14 @@ impl Pins {
         Self(pins)
     }
 
-    /// Whether requests without a session go to this endpoint, too.
+    /// Returns whether requests without a session go to this endpoint, too.
     pub(crate) fn is_shared(&self, index: u32) -> bool {
         self.0.get(index as usize).is_none_or(|pin| pin.is_shared)
     }
 }
 
 impl ClusterPlan {
-    /// The pick for a request whose session belongs to an endpoint; `None`: as for any other.
+    /// Returns the pick for a request whose session belongs to an endpoint; `None`: as for any other.
     pub(crate) fn pick_pinned(&self, view: &View, pinned: u32, ask: &Ask<'_>) -> Option<Pick> {
         let persistence = self.persistence.as_ref()?;
         if self.has_failed(pinned, ask) {
@@ -89,8 +89,8 @@ impl ClusterPlan {
         }
     }
 
-    /// Whether others wait who could use the place at the endpoint of a session. One that gets nothing but sessions is
-    /// waited for by these alone.
+    /// Returns whether others wait who could use the place at the endpoint of a session. One that gets nothing but sessions is waited for
+    /// by these alone.
     #[cold]
     fn is_behind_at(&self, view: &View, pinned: u32) -> bool {
         let alone = self.endpoints.get(pinned as usize).map_or(0, |plan| plan.state.awaiting().load(Ordering::SeqCst));
@@ -98,7 +98,7 @@ impl ClusterPlan {
         alone > 0 || anywhere || self.is_bound_awaited(view)
     }
 
-    /// The endpoint for whose places a request is to wait after its pick found everything full. For [`crate::Wait`].
+    /// Returns the endpoint for whose places a request is to wait after its pick found everything full. For [`crate::Wait`].
     pub fn pinned_in_queue(&self, ask: &Ask<'_>) -> Option<u32> {
         let pinned = ask.pinned?;
         let persistence = self.persistence.as_ref()?;
@@ -106,15 +106,15 @@ impl ClusterPlan {
         (waits && (persistence.refuses() || !self.has_failed(pinned, ask))).then_some(pinned)
     }
 
-    /// Whether a request of a session that belongs to `pinned` goes elsewhere only because its subset leaves that one out:
-    /// the session does not move then, or it would go to and fro between routes with different subsets.
+    /// Returns whether a request of a session that belongs to `pinned` goes elsewhere only because its subset leaves that one out: the
+    /// session does not move then, or it would go to and fro between routes with different subsets.
     pub fn lends(&self, cache: &mut PickCache, pinned: Option<u32>, subset: Subset) -> bool {
         let Some(pinned) = pinned else { return false };
         let view = cache.view(self);
         view.pins.0.get(pinned as usize).is_some_and(|pin| pin.keeps) && !self.keeps(view, pinned, subset)
     }
 
-    /// A free place for one who waits at the endpoint of its session, or, when that is away by now, at any; `known` as in
+    /// Returns a free place for one who waits at the endpoint of its session, or, when that is away by now, at any; `known` as in
     /// [`View::take_free`].
     pub(crate) fn take_free_pinned(
         &self,
@@ -130,17 +130,17 @@ impl ClusterPlan {
         }
     }
 
-    /// Whether an attempt there has failed.
+    /// Returns whether an attempt there has failed.
     fn has_failed(&self, pinned: u32, ask: &Ask<'_>) -> bool {
         self.endpoints.get(pinned as usize).is_some_and(|plan| ask.tried.contains(&plan.state.slot))
     }
 
-    /// Whether a session gets its endpoint or none.
+    /// Returns whether a session gets its endpoint or none.
     pub(crate) fn refuses_others(&self) -> bool {
         self.persistence.as_ref().is_some_and(|persistence| persistence.refuses())
     }
 
-    /// Whether an endpoint goes on with its sessions that may go to this subset.
+    /// Returns whether an endpoint goes on with its sessions that may go to this subset.
     pub(crate) fn keeps(&self, view: &View, pinned: u32, subset: Subset) -> bool {
         let is_meant = |number: u32| self.subsets.holds(number, pinned);
         let has_wanted = !view.is_empty(subset.wanted);
@@ -148,7 +148,7 @@ impl ClusterPlan {
             && (is_meant(subset.wanted) || (!has_wanted && is_meant(subset.otherwise)))
     }
 
-    /// As [`Self::ask`], within the bound of the cluster if it has one.
+    /// Picks like [`Self::ask`], within the limit of the cluster if it has one.
     fn ask_within(&self, view: &View, pinned: u32, subset: Subset) -> Asked {
         let Some(max) = self.bound() else { return self.ask(view, pinned, subset) };
         if !self.keeps(view, pinned, subset) {

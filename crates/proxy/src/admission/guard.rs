@@ -37,7 +37,7 @@ impl Gate<'_> {
         if cluster.is_guarded() { self.counted(cluster.occupy(pass)) } else { Ok(()) }
     }
 
-    /// Whether there may be an attempt after the first.
+    /// Returns whether there may be an attempt after the first.
     pub(crate) fn may_retry(self, pass: &mut Option<Pass>) -> bool {
         let cluster = &self.local.plan;
         !cluster.is_guarded() || self.counted(cluster.let_retry(pass)).is_ok()

@@ -168,7 +168,8 @@ impl<'p> Admission<'p> {
     }
 }
 
-/// The fault of a cluster in which no endpoint may get work. Nothing waits for an endpoint of an empty one: none may ever come.
+/// Returns the fault of a cluster in which no endpoint is available. Requests do not wait for endpoints of an empty cluster, because none
+/// may ever be added.
 #[cold]
 fn none(cluster: &ClusterPlan) -> Fault {
     if cluster.cluster.endpoints.is_empty() { Fault::EmptyCluster } else { Fault::NoEndpoint }

@@ -19,12 +19,12 @@ impl Exchanges {
         Self { active: Cell::new(0), rested_at: Cell::new(now), waker: RefCell::new(None) }
     }
 
-    /// Those under way.
+    /// Returns the number of exchanges in flight.
     pub(super) fn active(&self) -> usize {
         self.active.get()
     }
 
-    /// Whether none is under way.
+    /// Returns whether no exchange is in flight.
     pub(super) fn is_at_rest(&self) -> bool {
         self.active.get() == 0
     }

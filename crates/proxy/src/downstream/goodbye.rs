@@ -27,24 +27,24 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Whether GOAWAY was sent, and exchanges may go on.
+    /// Returns whether GOAWAY was sent, and exchanges may go on.
     pub(super) fn is_leaving(self) -> bool {
         matches!(self, Self::Announced | Self::Last)
     }
 
-    /// Whether new streams are taken.
+    /// Returns whether new streams are taken.
     pub(super) fn takes_streams(self) -> bool {
         matches!(self, Self::Open | Self::Announced)
     }
 }
 
-/// Whether a connection of streams that has taken so many may take another.
+/// Returns whether a connection of streams that has taken so many may take another.
 pub(super) fn may_go_on(worker: &Worker, registration: &Registration, accepted: u64) -> bool {
     let plan = worker.plan_of(&registration.handle);
     !registration.is_closing() && plan.http_listener(registration).is_some_and(|(_, http)| !is_enough(http, accepted))
 }
 
-/// Whether so many requests are as many as one connection may bring.
+/// Returns whether so many requests are as many as one connection may bring.
 pub(super) fn is_enough(http: &HttpListener, accepted: u64) -> bool {
     http.requests_per_connection_max.is_some_and(|max| accepted >= max)
 }

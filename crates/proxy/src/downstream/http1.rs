@@ -68,7 +68,7 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &mut Connection) -> impl Fu
     }
 }
 
-/// The next exchange, boxed, so that an idle connection does not carry the room of one. Apart from where it is awaited, for it
+/// Returns the next exchange, boxed, so that an idle connection does not carry the room of one. Apart from where it is awaited, for it
 /// would be made there in one place and copied to another.
 #[inline(never)]
 fn begin(worker: &Rc<Worker>, connection: &mut Connection) -> Pin<Box<impl Future<Output = Next>>> {

@@ -37,12 +37,12 @@ impl Control {
         Self { quic, from_client, own: None, out: Vec::new(), readers: Vec::new(), told: Told::default() }
     }
 
-    /// Whether our control stream has begun; it never ends.
+    /// Returns whether our control stream has begun; it never ends.
     pub(crate) fn has_begun(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Whether all that was to be said is said.
+    /// Returns whether all that was to be said is said.
     pub(crate) fn is_said(&self) -> bool {
         self.out.is_empty()
     }

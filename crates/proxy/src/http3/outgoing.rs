@@ -39,7 +39,7 @@ impl From {
 }
 
 impl Outgoing {
-    /// The socket for connections to this address. A connection is to be made before anything else is waited for, or it may end.
+    /// Returns the socket for connections to this address. A connection is to be made before anything else is waited for, or it may end.
     ///
     /// # Errors
     /// As the kernel says.

@@ -135,8 +135,8 @@ impl Quic {
         std::mem::take(&mut self.inner.borrow_mut().timers)
     }
 
-    /// Whether the peer itself has given up what never became a connection: nothing is to be said any more, and nobody would
-    /// ever look at it again but by its idle time.
+    /// Returns whether the peer itself has given up what never became a connection: nothing is to be said any more, and nobody would ever
+    /// look at it again but by its idle time.
     pub(super) fn is_stillborn(&self) -> bool {
         let inner = self.inner.borrow();
         !inner.is_connected && matches!(inner.lost, Some(Lost::Closed(_)))
@@ -199,12 +199,12 @@ impl Quic {
         }
     }
 
-    /// Whether there is something to read on streams that go one way since this was last asked.
+    /// Returns whether there is something to read on streams that go one way since this was last asked.
     pub(crate) fn take_news(&self) -> bool {
         std::mem::take(&mut self.inner.borrow_mut().has_news)
     }
 
-    /// Whether the handshake is over, so that the peer is who it says and nothing was sent before by another.
+    /// Returns whether the handshake is over, so that the peer is who it says and nothing was sent before by another.
     pub(crate) fn is_connected(&self) -> bool {
         self.inner.borrow().is_connected
     }
@@ -230,7 +230,7 @@ impl Quic {
         &self.socket
     }
 
-    /// Where the peer is now: it may move.
+    /// Returns the peer's current address, which may change.
     pub(crate) fn remote(&self) -> SocketAddr {
         self.inner.borrow().connection.remote_address()
     }
@@ -243,18 +243,18 @@ impl Quic {
         self.inner.borrow().connection.rtt()
     }
 
-    /// The name that the client asked for, and the protocol that was agreed on.
+    /// Returns the name that the client asked for, and the protocol that was agreed on.
     pub(crate) fn handshake_data(&self) -> Option<Box<HandshakeData>> {
         let data: Box<dyn Any> = self.inner.borrow().connection.crypto_session().handshake_data()?;
         data.downcast().ok()
     }
 
-    /// What of a client's handshake the library does not tell.
+    /// Returns what of a client's handshake the library does not tell.
     pub(crate) fn noted(&self) -> Noted {
         self.inner.borrow().noted
     }
 
-    /// The peer's certificates, once the handshake is over.
+    /// Returns the peer's certificates, once the handshake is over.
     pub(crate) fn certificates(&self) -> Vec<CertificateDer<'static>> {
         let identity = self.inner.borrow().connection.crypto_session().peer_identity();
         identity.and_then(|identity| identity.downcast().ok()).map(|chain| *chain).unwrap_or_default()
@@ -289,7 +289,7 @@ impl Quic {
         }
     }
 
-    /// Whether the network has said that nobody is there since this was last asked.
+    /// Returns whether the network has reported the peer as unreachable since the last call.
     pub(crate) fn take_doubt(&self) -> bool {
         std::mem::take(&mut self.inner.borrow_mut().is_doubtful)
     }
@@ -302,7 +302,7 @@ impl Quic {
         }
     }
 
-    /// Whether the peer takes other connections and says nothing on this one.
+    /// Returns whether the peer takes other connections and says nothing on this one.
     pub(crate) fn is_forsaken(&self) -> bool {
         self.inner.borrow().is_forsaken
     }

@@ -119,7 +119,7 @@ impl Stream {
         }
     }
 
-    /// A stream that we begin towards an endpoint with the head of a request, whose section `write` writes. It `ends` with that if
+    /// Returns a stream that we begin towards an endpoint with the head of a request, whose section `write` writes. It `ends` with that if
     /// there is no body.
     pub(crate) fn requested(
         quic: Rc<Quic>,
@@ -139,7 +139,7 @@ impl Stream {
         stream
     }
 
-    /// What was sent, if that is the whole body of a request and it had no trailers.
+    /// Returns what was sent, if that is the whole body of a request and it had no trailers.
     pub(crate) fn take_sent(&mut self) -> Option<Box<[u8]>> {
         let sent = self.sent.take()?;
         matches!(self.speaking, Speaking::Ending | Speaking::Ended).then(|| sent.into_boxed_slice())
@@ -160,7 +160,7 @@ impl Stream {
         }
     }
 
-    /// Whether the peer takes other connections and says nothing on that of this stream.
+    /// Returns whether the peer takes other connections and says nothing on that of this stream.
     pub(crate) fn is_forsaken(&self) -> bool {
         self.quic.is_forsaken()
     }
@@ -206,7 +206,7 @@ impl Stream {
         Poll::Ready(Ok(self.is_over))
     }
 
-    /// The field section of the head.
+    /// Returns the field section of the head.
     pub(crate) fn section(&self) -> &[u8] {
         self.reader.section()
     }
@@ -249,7 +249,7 @@ impl Stream {
         Ok(step)
     }
 
-    /// The peer's half has ended. Where that may not be, the connection is ended (RFC 9114 section 7.1).
+    /// Handles the end of the peer's half. Where it is not allowed, the connection is ended (RFC 9114 section 7.1).
     fn end_within(&self) -> Option<io::Error> {
         if self.reader.is_between_frames() {
             return None;
@@ -330,12 +330,12 @@ impl Stream {
         Poll::Ready(Ok(count))
     }
 
-    /// Whether everything of the peer's half has been read, and nothing is to come, trailers included.
+    /// Returns whether everything of the peer's half has been read, and nothing is to come, trailers included.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over && self.data == 0 && self.trailers.is_none()
     }
 
-    /// The trailers of the peer, once [`Self::poll_read`] has said the end.
+    /// Returns the trailers of the peer, once [`Self::poll_read`] has said the end.
     pub(crate) fn take_trailers(&mut self) -> Option<Box<Fields>> {
         self.trailers.take()
     }
@@ -351,7 +351,7 @@ impl Stream {
         gone
     }
 
-    /// The end of what we had to say: whether our message is whole. If not, the peer is told that it never will be.
+    /// Returns the end of what we had to say: whether our message is whole. If not, the peer is told that it never will be.
     pub(crate) fn finish(&mut self) -> bool {
         let is_whole = self.speaking == Speaking::Ended;
         if !is_whole {
@@ -363,7 +363,7 @@ impl Stream {
         is_whole
     }
 
-    /// Whether all that we say is said, while the peer's half is still open.
+    /// Returns whether all that we say is said, while the peer's half is still open.
     pub(crate) fn awaits_end(&self) -> bool {
         self.speaking == Speaking::Ended && !self.is_over && !self.is_spoilt
     }
@@ -389,12 +389,12 @@ impl Stream {
         }
     }
 
-    /// Whether the peer has given it up, or broke the rules.
+    /// Returns whether the peer has given it up, or broke the rules.
     pub(crate) fn is_spoilt(&self) -> bool {
         self.is_spoilt
     }
 
-    /// Whether the final response has begun.
+    /// Returns whether the final response has begun.
     pub(crate) fn has_answered(&self) -> bool {
         self.has_answered
     }

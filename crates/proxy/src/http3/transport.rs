@@ -15,7 +15,7 @@ const ACKNOWLEDGED_AT_ONCE: u32 = 4;
 /// How long it may hold one back: after losses the window may be smaller than that.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(5);
 
-/// The bounds of a client's QUIC connection, of which nothing may come for `idle_timeout` (RFC 9000 section 10.1), but for
+/// Returns the bounds of a client's QUIC connection, of which nothing may come for `idle_timeout` (RFC 9000 section 10.1), but for
 /// [`HTTP3_SILENCE_MIN`] in any case: exchanges may be under way, and one without any is ended by who looks after it.
 pub(crate) fn transport(idle_timeout: Duration) -> TransportConfig {
     let mut transport = bounded(idle_timeout.max(HTTP3_SILENCE_MIN));
@@ -26,7 +26,7 @@ pub(crate) fn transport(idle_timeout: Duration) -> TransportConfig {
     transport
 }
 
-/// The same of a connection to an endpoint, which begins no streams of requests (RFC 9114 section 6.1). Its window is as large as
+/// Returns the same of a connection to an endpoint, which begins no streams of requests (RFC 9114 section 6.1). Its window is as large as
 /// those of all streams together, so that who reads slowly holds up nobody else.
 pub(crate) fn outgoing_transport(shared: &SharedPool, idle_timeout: Duration) -> TransportConfig {
     let silence = idle_timeout.max(shared.ping_interval + shared.ping_timeout).max(HTTP3_SILENCE_MIN);

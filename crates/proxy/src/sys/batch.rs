@@ -132,18 +132,18 @@ impl Batch {
         place
     }
 
-    /// What came in this place.
+    /// Returns what came in this place.
     pub(crate) fn bytes(&self, place: usize) -> &[u8] {
         let Spot { start, len } = self.spots[place];
         &self.room[start as usize..][..len as usize]
     }
 
-    /// Bytes in these places together.
+    /// Returns the bytes in these places together.
     pub(crate) fn len_of(&self, places: Range<usize>) -> u64 {
         self.spots[places].iter().map(|spot| u64::from(spot.len)).sum()
     }
 
-    /// Where it came from, if that was asked for.
+    /// Returns where it came from, if that was asked for.
     pub(crate) fn envelope(&self, place: usize) -> Option<Envelope> {
         self.envelopes[self.spots[place].start as usize / DATAGRAM_BYTES_MAX]
     }
@@ -204,8 +204,8 @@ impl Batch {
 }
 
 impl Batch {
-    /// How many of the first of these datagrams are of one size, of which the last may be smaller, and that size: they can go as one
-    /// piece, which is cut only as it leaves the machine, so that nearly all of the kernel's work is done once.
+    /// Returns how many of the first of these datagrams are of one size, of which the last may be smaller, and that size: they can go as
+    /// one piece, which is cut only as it leaves the machine, so that nearly all of the kernel's work is done once.
     fn run(&self, places: Range<usize>) -> Option<(usize, u16)> {
         let (first, others) = self.spots[places].split_first()?;
         let segment =

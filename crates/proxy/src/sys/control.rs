@@ -76,7 +76,7 @@ pub(super) fn received(head: &libc::msghdr) -> Received {
 impl Control {
     pub(super) const EMPTY: Self = Self([0; CONTROL_BYTES]);
 
-    /// All of its room, for the kernel to fill in.
+    /// Returns all of its room, for the kernel to fill in.
     pub(super) fn room(&mut self) -> &mut [u8] {
         &mut self.0
     }

@@ -47,7 +47,7 @@ pub(crate) fn undelivered(socket: BorrowedFd<'_>, mut told: impl FnMut(SocketAdd
     }
 }
 
-/// Whether an error that was kept is the word of the network that nobody is there.
+/// Returns whether a stored error reports the peer as unreachable.
 fn is_unreachable(head: &libc::msghdr) -> bool {
     // SAFETY: the kernel has filled in the control messages of `head` and their length.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(head) };

@@ -19,16 +19,16 @@ use super::provider::Provider;
 pub(super) fn chain(pem: &Pem) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem.bytes).collect();
     match chain {
-        Ok(chain) if chain.is_empty() => Err(format!("{} holds no certificate", pem.path.display())),
+        Ok(chain) if chain.is_empty() => Err(format!("{} contains no certificate", pem.path.display())),
         Ok(chain) => Ok(chain),
         Err(error) => Err(format!("{} cannot be read as PEM: {error}", pem.path.display())),
     }
 }
 
-/// The first private key in a file.
+/// Returns the first private key in a file.
 pub(super) fn key(pem: &Pem) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(&pem.bytes)
-        .map_err(|error| format!("{} holds no private key that can be read: {error}", pem.path.display()))
+        .map_err(|error| format!("{} contains no usable private key: {error}", pem.path.display()))
 }
 
 /// Trust anchors from a file.
@@ -56,7 +56,7 @@ pub(super) fn certified(certificate: &Certificate, provider: &Provider) -> Resul
     })
 }
 
-/// The names that a certificate is for, lower case.
+/// Returns the names that a certificate is for, lower case.
 fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, parsed)) = x509_parser::certificate::X509Certificate::from_der(certificate) else {
         return Vec::new();

@@ -28,7 +28,7 @@ thread_local! {
 }
 
 impl Noted {
-    /// What was noted on this thread since this was last asked.
+    /// Returns what was noted on this thread since this was last asked.
     pub(crate) fn take() -> Self {
         NOTED.take()
     }
@@ -48,7 +48,7 @@ fn note_resumed() {
 static SUITES: LazyLock<Vec<SupportedCipherSuite>> =
     LazyLock::new(|| rustls::crypto::aws_lc_rs::default_provider().cipher_suites.into_iter().map(noting).collect());
 
-/// The same cryptography, which notes.
+/// Returns the same cryptography, which notes.
 pub(super) fn provider(provider: &Provider) -> Provider {
     Arc::new(CryptoProvider { cipher_suites: SUITES.clone(), ..CryptoProvider::clone(provider) })
 }

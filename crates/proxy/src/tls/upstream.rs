@@ -91,12 +91,12 @@ impl UpstreamTlsNow {
         Ok(of(config, versions, http1))
     }
 
-    /// What offers nothing but HTTP/1.1.
+    /// Returns what offers nothing but HTTP/1.1.
     pub(crate) fn http1(&self) -> &Self {
         self.http1.as_deref().unwrap_or(self)
     }
 
-    /// The name to ask for and to verify: the configured one, or the host part of the endpoint's name.
+    /// Returns the name to ask for and to verify: the configured one, or the host part of the endpoint's name.
     pub(crate) fn name_for(&self, endpoint: &Endpoint) -> Option<ServerName<'static>> {
         if let Some(name) = &self.server_name {
             return Some(name.clone());
@@ -116,8 +116,8 @@ fn roots(settings: &UpstreamTls) -> Result<RootCertStore, Issue> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        return Err(Issue::at("", "this system has no certificate authorities to verify endpoints with")
-            .suggest("name a file with `authorities`"));
+        return Err(Issue::at("", "this system has no CA certificates to verify endpoints with")
+            .suggest("set `authorities` to a file"));
     }
     Ok(roots)
 }

@@ -55,7 +55,7 @@ struct Target {
 }
 
 impl Target {
-    /// Its file, opened, if it is one.
+    /// Opens the file of the target; returns `None` for other targets.
     fn open(&self) -> io::Result<Option<File>> {
         match &self.log {
             LogTarget::File(path) => open(path).map(Some),
@@ -88,8 +88,8 @@ const O_NONBLOCK: i32 = 0o4000;
 
 fn open(path: &Path) -> io::Result<File> {
     let told = |error: io::Error| io::Error::new(error.kind(), format!("access log {}: {error}", path.display()));
-    // Whoever opens a pipe to write waits for a reader. This one is there meanwhile and goes at once, so that lines that nobody reads
-    // are told of instead of filling the pipe, behind which all logs would wait.
+    // Anyone who opens a pipe to write waits for a reader. This one is there meanwhile and goes at once, so that lines that no one reads
+    // are reported instead of filling the pipe, behind which all logs would wait.
     let is_pipe = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
     let reader = is_pipe.then(|| OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path));
     let _reader = reader.transpose().map_err(told)?;

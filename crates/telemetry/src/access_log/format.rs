@@ -45,11 +45,7 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("total_ms", Variable::TotalMs, "Total time, in milliseconds with three decimals"),
     ("receive_ms", Variable::ReceiveMs, "Milliseconds from the first byte of the request head to its last"),
     ("queue_ms", Variable::QueueMs, "Milliseconds in the queue"),
-    (
-        "connect_ms",
-        Variable::ConnectMs,
-        "Milliseconds of connecting to the endpoint; 0.000 when a connection was reused",
-    ),
+    ("connect_ms", Variable::ConnectMs, "Milliseconds to connect to the endpoint; 0.000 when a connection was reused"),
     ("first_byte_ms", Variable::FirstByteMs, "Milliseconds from the request being sent until the head of the response"),
     ("route", Variable::Route, "Name of the route"),
     ("cluster", Variable::Cluster, "Name of the cluster"),
@@ -173,7 +169,7 @@ fn compile_piece(piece: TemplatePiece) -> Result<Piece, String> {
     match piece {
         // A line feed of the operator's own would make two lines of one record.
         TemplatePiece::Literal(text) if text.contains(['\n', '\r']) => {
-            Err("a log line must not hold a line break".to_owned())
+            Err("a log line cannot contain a line break".to_owned())
         }
         TemplatePiece::Literal(text) => Ok(Piece::Text(text.into_bytes().into())),
         TemplatePiece::Variable { name, argument: Some(argument) } => compile_named(&name, &argument),
@@ -210,7 +206,7 @@ fn unknown(name: &str) -> String {
     }
 }
 
-/// Edit distance. Names longer than any variable by far are not compared to the end.
+/// Returns the edit distance. Names far longer than any variable are not compared to the end.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=a.len()).collect();

@@ -49,7 +49,7 @@ impl AccessLogs {
         Self::open_with(logs, workers, LOG_RING_BYTES)
     }
 
-    /// `ring_bytes_max` bounds each ring: one for every worker and log.
+    /// Opens the logs; `ring_bytes_max` limits each ring, of which there is one for every worker and log.
     pub(crate) fn open_with(logs: &[AccessLog], workers: usize, ring_bytes_max: usize) -> io::Result<Arc<Self>> {
         let shared = Arc::new(Shared::new(logs, workers.max(1), ring_bytes_max)?);
         if !logs.is_empty() {
@@ -58,7 +58,7 @@ impl AccessLogs {
         Ok(Arc::new(Self { shared }))
     }
 
-    /// What a worker writes with. A worker holds one at a time.
+    /// Returns the writer of a worker. A worker holds one at a time.
     ///
     /// # Panics
     /// When there are not that many workers, which is a mistake in the calling code.

@@ -27,7 +27,7 @@ pub(super) struct Stream {
 }
 
 impl Output {
-    /// Of a file, which is given later, standard output until then.
+    /// Returns an output to standard output, until a file is set.
     pub(super) fn new(target: &LogTarget) -> Self {
         match target {
             LogTarget::Syslog(settings) => Self::Syslog(Box::new(Syslog::new(settings))),
@@ -57,12 +57,12 @@ impl Output {
         }
     }
 
-    /// Whether anything waits for a receiver.
+    /// Returns whether anything waits for a receiver.
     pub(super) fn has_waiting(&self) -> bool {
         matches!(self, Self::Syslog(syslog) if syslog.has_waiting())
     }
 
-    /// Whether anything waits, for a receiver that is not known to be away.
+    /// Returns whether records wait for a receiver that is not known to be unreachable.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Self::Syslog(syslog) if syslog.is_busy())
     }

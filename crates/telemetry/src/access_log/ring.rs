@@ -64,7 +64,7 @@ impl Ring {
                 return self.add(&mut first, line);
             }
             if let Some(mut second) = attempt(&self.second) {
-                // Once more, now that the thread cannot pass `second` by: it may have let go of `first` and begun anew
+                // Once more, now that the thread cannot pass `second` by: it may have let go of `first` and begun again
                 // while the worker was asleep, and what came into `first` behind this line would leave before it.
                 return match attempt(&self.first) {
                     Some(mut first) => self.add(&mut first, line),
@@ -104,7 +104,7 @@ impl Ring {
         }
     }
 
-    /// Whether there is nothing to take. Only the thread calls it.
+    /// Returns whether the ring is empty. Only the reading thread calls it.
     pub(crate) fn is_empty(&self) -> bool {
         [&self.first, &self.second]
             .iter()

@@ -90,7 +90,7 @@ fn plain<'a>(value: Option<&'static str>) -> Value<'a> {
     value.filter(|text| !text.is_empty()).map_or(Value::Missing, Value::Plain)
 }
 
-/// What `variable` stands for in `record`.
+/// Returns the value of `variable` in `record`.
 pub(crate) fn value<'a>(variable: Variable, record: &Record<'a>) -> Value<'a> {
     let facts = record.facts;
     let request = record.request;

@@ -77,12 +77,12 @@ pub enum BadAnswer {
 impl fmt::Display for BadAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::HeadTooLarge(bytes) => write!(f, "the head of the answer is longer than {bytes} bytes"),
-            Self::Interim(status) => write!(f, "interim answers (status {status}) instead of a final one"),
-            Self::NotHttp => f.write_str("the answer is not HTTP/1, or breaks its rules"),
-            Self::NoHead => f.write_str("closed without a whole answer"),
-            Self::BadChunks => f.write_str("the chunks of the answer break their rules"),
-            Self::CutShort => f.write_str("closed within the body of its answer"),
+            Self::HeadTooLarge(bytes) => write!(f, "the response head is longer than {bytes} bytes"),
+            Self::Interim(status) => write!(f, "interim responses (status {status}) instead of a final one"),
+            Self::NotHttp => f.write_str("the response is not valid HTTP/1"),
+            Self::NoHead => f.write_str("closed without a complete response"),
+            Self::BadChunks => f.write_str("the response has invalid chunks"),
+            Self::CutShort => f.write_str("closed within the response body"),
         }
     }
 }

@@ -209,7 +209,7 @@ async fn what_is_not_http2_or_closes_or_stalls_is_down() {
     assert!(told.contains("stream error received"), "{told}");
     let stalls = raw(b"\0\0\0\x04\0\0\0\0\0", true).await;
     let short = HealthCheck { timeout: Duration::from_millis(100), ..check("") };
-    assert_eq!(attempt(stalls, &short).await, Err("no answer within 100ms".into()));
+    assert_eq!(attempt(stalls, &short).await, Err("no response within 100ms".into()));
 }
 
 #[tokio::test]

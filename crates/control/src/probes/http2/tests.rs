@@ -131,5 +131,5 @@ async fn bodies_without_end_and_what_is_not_http_2_are_failures() {
     assert!(told.starts_with("this is not HTTP/2"), "{told}");
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let late = attempt(silent.local_addr().unwrap(), HttpCheck::get("/"), Duration::from_millis(100)).await;
-    assert_eq!(late, Err("no answer within 100ms".into()));
+    assert_eq!(late, Err("no response within 100ms".into()));
 }

@@ -114,7 +114,7 @@ impl<'q> Answer<'q> {
         if head.status < 200 {
             self.interim += 1;
             if self.interim > INTERIM_RESPONSES_MAX {
-                return Err(format!("interim answers (status {}) instead of a final one", head.status));
+                return Err(format!("interim responses (status {}) instead of a final one", head.status));
             }
             return Ok(());
         }
@@ -181,10 +181,10 @@ impl<'q> Answer<'q> {
     pub(super) fn end(&mut self) -> Result<(), String> {
         if !self.reader.is_between_frames() || self.framing.is_none() {
             let what = if self.framing.is_none() { "head" } else { "body" };
-            return Err(format!("closed within the {what} of its answer"));
+            return Err(format!("closed within the response {what}"));
         }
         if matches!(self.framing, Some(Framing::Length(length)) if self.received < length) {
-            return Err("closed within the body of its answer".to_owned());
+            return Err("closed within the response body".to_owned());
         }
         match (self.wanted, &self.body) {
             (Wanted::Http(..), body) => body.as_ref().map_or(Ok(()), |body| body.verdict(true))?,

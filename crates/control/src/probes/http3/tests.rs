@@ -111,7 +111,7 @@ fn the_status_and_the_fields_of_the_final_head_count() {
     assert_eq!(answered(&wants, &[head("200", &[("x-ready", "yes")])]), Ok(true));
     assert_eq!(answered(&wants, &[head("200", &[])]), Err("the header `X-Ready` is missing, expected \"yes\"".into()));
     let interim = vec![head("100", &[]); 17];
-    assert_eq!(answered(&check(), &interim), Err("interim answers (status 100) instead of a final one".into()));
+    assert_eq!(answered(&check(), &interim), Err("interim responses (status 100) instead of a final one".into()));
 }
 
 #[test]
@@ -134,15 +134,12 @@ fn the_body_is_found_however_it_is_cut() {
 fn answers_that_are_cut_short_or_break_the_rules_are_failures() {
     let wants = wanting_text("never");
     let broken = |code: u64| Err(format!("the answer breaks the rules of HTTP/3 (code {code:#x})"));
-    assert_eq!(answered(&check(), &[]), Err("closed within the head of its answer".into()));
-    assert_eq!(
-        answered(&check(), &[head("200", &[])[..3].to_vec()]),
-        Err("closed within the head of its answer".into())
-    );
+    assert_eq!(answered(&check(), &[]), Err("closed within the response head".into()));
+    assert_eq!(answered(&check(), &[head("200", &[])[..3].to_vec()]), Err("closed within the response head".into()));
     let cut = [head("200", &[]), data(b"cut")[..3].to_vec()];
-    assert_eq!(answered(&wants, &cut), Err("closed within the body of its answer".into()));
+    assert_eq!(answered(&wants, &cut), Err("closed within the response body".into()));
     let short = [head("200", &[("content-length", "4")]), data(b"abc")];
-    assert_eq!(answered(&wants, &short), Err("closed within the body of its answer".into()));
+    assert_eq!(answered(&wants, &short), Err("closed within the response body".into()));
     let long = [head("200", &[("content-length", "2")]), data(b"abc")];
     assert_eq!(answered(&wants, &long), broken(code::MESSAGE_ERROR));
     assert_eq!(answered(&check(), &[data(b"early")]), broken(code::FRAME_UNEXPECTED));
@@ -154,7 +151,7 @@ fn answers_that_are_cut_short_or_break_the_rules_are_failures() {
     let endless = "x".repeat(HEAD_BYTES_MAX);
     assert_eq!(
         answered(&check(), &[head("200", &[("x-filler", &endless)])]),
-        Err("the head of the answer is longer than 16384 bytes".into())
+        Err("the response head is longer than 16384 bytes".into())
     );
     let mut grease = Vec::new();
     for _ in 0..=IDLE_MAX {
@@ -237,5 +234,5 @@ fn how_a_call_went_is_read_from_trailers_or_from_a_head_alone() {
     let broken = |code: u64| Err(format!("the answer breaks the rules of HTTP/3 (code {code:#x})"));
     assert_eq!(ends(&[(":status", "200")]), broken(code::MESSAGE_ERROR));
     let cut = [head("200", &[GRPC]), data(SERVING)[..4].to_vec()];
-    assert_eq!(called(&cut), Err("closed within the body of its answer".into()));
+    assert_eq!(called(&cut), Err("closed within the response body".into()));
 }

@@ -52,7 +52,7 @@ fn address_of(offer: &Value, node: &Value) -> Result<SocketAddr, String> {
     let text = texts.find(|text| !text.is_empty()).ok_or("has no address")?;
     let ip: IpAddr = text.parse().map_err(|_| {
         let text: String = text.chars().take(100).collect();
-        format!("has the address `{text}`, which is no IP address: names are not looked up here")
+        format!("has the address `{text}`, which is not an IP address: host names are not resolved here")
     })?;
     let port = offer["Port"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
     Ok(SocketAddr::new(ip, port.ok_or("has no port")?))
@@ -61,13 +61,13 @@ fn address_of(offer: &Value, node: &Value) -> Result<SocketAddr, String> {
 /// Returns the pairs behind the prefix.
 pub(super) fn stored(list: &[Value], prefix: &str) -> Result<BTreeMap<String, Vec<u8>>, String> {
     if list.len() > PAIRS_MAX {
-        return Err(format!("there are more than {PAIRS_MAX} keys behind `{prefix}`"));
+        return Err(format!("there are more than {PAIRS_MAX} keys below `{prefix}`"));
     }
     let mut pairs = BTreeMap::new();
     for entry in list {
         let Some(key) = entry["Key"].as_str().and_then(|key| key.strip_prefix(prefix)) else { continue };
-        let value =
-            base64::decode(entry["Value"].as_str().unwrap_or_default().as_bytes()).ok_or("what came is no base64")?;
+        let value = base64::decode(entry["Value"].as_str().unwrap_or_default().as_bytes())
+            .ok_or("the response is not base64")?;
         pairs.insert(key.to_owned(), value);
     }
     Ok(pairs)

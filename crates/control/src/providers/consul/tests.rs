@@ -60,8 +60,7 @@ fn critical_ones_are_left_out_and_warned_ones_weigh_what_is_said_for_that() {
     ]);
     let shown: Vec<_> = found.iter().map(|one| (one.address.as_str(), one.weight, one.labels.len())).collect();
     assert_eq!(shown, [("10.0.0.1:80", 10, 1), ("10.0.0.2:80", 2, 1)]);
-    let name =
-        "the instance `web-1` has the address `host.example`, which is no IP address: names are not looked up here";
+    let name = "the instance `web-1` has the address `host.example`, which is not an IP address: host names are not resolved here";
     assert_eq!(problems, ["the instance `web-1` has no port", name, "the instance `` has no address"]);
 }
 
@@ -84,9 +83,9 @@ fn what_the_token_may_not_see_is_not_taken_for_what_is_not_there() {
     assert_eq!([told(&store, false, &[]), told(&store, false, &key)], ["0 keys, []", "1 keys, []"]);
     assert_eq!(
         told(&store, true, &key),
-        "1 keys, [\"keys behind `eq/` that the ACLs of Consul do not let the token see\"]"
+        "1 keys, [\"keys below `eq/` that the ACLs of Consul do not let the token see\"]"
     );
-    let why = "its ACLs let the token see no key behind `eq/`: it needs `read` for them";
+    let why = "its ACLs let the token see no key below `eq/`: it needs `read` for them";
     assert_eq!(told(&store, true, &[]), why);
 }
 

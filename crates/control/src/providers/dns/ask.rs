@@ -107,7 +107,7 @@ impl Asker {
             for resolver in &self.resolving.resolvers {
                 let failed = match self.ask_one(*resolver, name, kind).await {
                     Ok(Meaning::Refused(refused)) => refused.to_string(),
-                    Ok(Meaning::Cut) => "the answer is cut off, also by TCP".to_owned(),
+                    Ok(Meaning::Cut) => "the response is truncated, also over TCP".to_owned(),
                     Ok(meaning) => return Ok(meaning),
                     Err(failed) => failed,
                 };
@@ -169,7 +169,7 @@ async fn by_tcp(resolver: SocketAddr, (name, kind): (&Name, Kind), edns: bool) -
     let length = stream.read_u16().await.map_err(text)?;
     let mut answer = vec![0; usize::from(length)];
     stream.read_exact(&mut answer).await.map_err(text)?;
-    let answer = Answer::read(&answer, id, name, kind).ok_or("what came does not answer the question")?;
+    let answer = Answer::read(&answer, id, name, kind).ok_or("the response does not match the query")?;
     Ok(answer.meaning())
 }
 

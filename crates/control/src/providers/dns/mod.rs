@@ -167,7 +167,7 @@ async fn look_up(target: &Target, settings: &DnsProvider, answers: &mut Answers)
                     answers.lack = Some(lack);
                     negative(ttl)
                 }
-                Found::Addresses(..) => return Err("addresses came where places were asked for".to_owned()),
+                Found::Addresses(..) => return Err("the response has addresses instead of SRV records".to_owned()),
             };
             let hosts = answers.hosts();
             if hosts.len() > HOSTS_MAX {

@@ -98,7 +98,7 @@ pub(super) fn read(
         if let (Some(text), Some((first, known))) = (text, routed.get(cluster))
             && text != *known
         {
-            problems.push(format!("{}: its routes to `{cluster}` are not those of {first}", container.name));
+            problems.push(format!("{}: its routes to `{cluster}` differ from those of {first}", container.name));
             continue;
         }
         // It is known, and there is nothing to be reached now: its cluster stays.
@@ -133,7 +133,7 @@ fn routes<'a>(
 /// Returns what is wrong with a text of routes by itself, as a fault of the labels that made it.
 fn fault_of(provider: &str, text: &str) -> Option<String> {
     let found = without_names(|loader| config::fault_of_provided(loader, provider, text))?;
-    Some(format!("its labels make no route: {}", found.message))
+    Some(format!("its labels do not form a route: {}", found.message))
 }
 
 /// Notes labels behind the prefix that mean nothing.
@@ -220,8 +220,8 @@ fn port(container: &Container<'_>) -> Result<u16, String> {
     ports.dedup();
     match ports[..] {
         [port] => u16::try_from(port).ok().filter(|port| *port > 0).ok_or(format!("{port} is not a port")),
-        [] => Err("it exposes no port, and no label says one".to_owned()),
-        _ => Err("it exposes several ports, and no label says which".to_owned()),
+        [] => Err("it exposes no port, and no label sets one".to_owned()),
+        _ => Err("it exposes several ports, and no label selects one".to_owned()),
     }
 }
 
@@ -242,7 +242,7 @@ fn address(container: &Container<'_>, settings: &DockerProvider) -> Result<IpAdd
         return Ok(IpAddr::from([127, 0, 0, 1]));
     }
     if mode.starts_with("container:") {
-        return Err("it shares the network of another container: that one is to have the labels".to_owned());
+        return Err("it shares the network of another container: put the labels there".to_owned());
     }
     let ip = |network: &Value| {
         let texts = [&network["IPAddress"], &network["GlobalIPv6Address"]];
@@ -257,7 +257,7 @@ fn address(container: &Container<'_>, settings: &DockerProvider) -> Result<IpAdd
     match found[..] {
         [ip] => Ok(ip),
         [] => Err("it has no address in any network".to_owned()),
-        _ => Err("it is in several networks, and no label says which".to_owned()),
+        _ => Err("it is in several networks, and no label selects one".to_owned()),
     }
 }
 

@@ -82,7 +82,7 @@ fn who_had_the_routes_of_a_cluster_has_them_also_when_the_provider_begins_anew()
     let mut checked = Checked::after(&sink.known());
     let (again, problems) = read(&[new, old], &settings(), "engine", &mut checked);
     assert_eq!(again, state);
-    assert_eq!(problems, ["shop-a: its routes to `shop` are not those of shop-b"]);
+    assert_eq!(problems, ["shop-a: its routes to `shop` differ from those of shop-b"]);
 }
 
 #[test]
@@ -98,13 +98,13 @@ fn a_container_with_other_routes_takes_none_from_those_that_get_work() {
     };
     // Before anything is known, who gets work decides.
     let new = shop("shop-a", "/new", "172.18.0.3", starting);
-    let told = "shop-a: its routes to `shop` are not those of shop-b".to_owned();
+    let told = "shop-a: its routes to `shop` differ from those of shop-b".to_owned();
     assert_eq!(read_now(&[new, there.clone()]), ("172.18.0.2:80".into(), true, told.clone()));
     // Then who was first, as long as it gets work.
     let new = shop("shop-a", "/new", "172.18.0.3", up);
     assert_eq!(read_now(&[new.clone(), there.clone()]), ("172.18.0.2:80".into(), true, told));
     let gone = shop("shop-b", "/old", "172.18.0.2", "Up 5 minutes (unhealthy)");
-    let told = "shop-b: its routes to `shop` are not those of shop-a".to_owned();
+    let told = "shop-b: its routes to `shop` differ from those of shop-a".to_owned();
     assert_eq!(read_now(&[new, gone]), ("172.18.0.3:80".into(), false, told));
 }
 
@@ -129,15 +129,15 @@ fn a_network_and_a_port_are_chosen_or_the_container_is_left_out_and_told() {
     let several =
         json!({ "a": { "IPAddress": "10.0.0.1" }, "b": { "IPAddress": "10.0.0.2" }, "c": { "IPAddress": "" } });
     let several = json!({ "NetworkSettings": { "Networks": several } });
-    assert_eq!(problem(json!({}), several.clone()), "web: it is in several networks, and no label says which");
+    assert_eq!(problem(json!({}), several.clone()), "web: it is in several networks, and no label selects one");
     let chosen = |network: &str| json!({ "equipoise.network": network });
     assert_eq!(problem(chosen("c"), several.clone()), "web: it has no address in the network `c`");
     assert_eq!(problem(chosen("d"), several.clone()), "web: it is not in the network `d`");
     let (state, _) = read_all(&[one("web", chosen("b"), several)], &settings());
     assert_eq!(state.endpoints["web"][0].address, "10.0.0.2:80");
-    assert_eq!(problem(json!({}), json!({ "Ports": [] })), "web: it exposes no port, and no label says one");
+    assert_eq!(problem(json!({}), json!({ "Ports": [] })), "web: it exposes no port, and no label sets one");
     let two = json!({ "Ports": [{ "PrivatePort": 1, "Type": "tcp" }, { "PrivatePort": 2, "Type": "tcp" }] });
-    assert_eq!(problem(json!({}), two), "web: it exposes several ports, and no label says which");
+    assert_eq!(problem(json!({}), two), "web: it exposes several ports, and no label selects one");
     assert_eq!(problem(json!({ "equipoise.port": "x" }), json!({})), "web: \"x\" is not a port");
     let heavy = problem(json!({ "equipoise.weight": "1001" }), json!({}));
     assert_eq!(heavy, "web: `equipoise.weight` is \"1001\", not a number up to 1000");
@@ -154,7 +154,7 @@ fn the_network_of_the_host_is_this_machine_and_that_of_another_container_is_told
     }
     let shared =
         json!({ "HostConfig": { "NetworkMode": "container:775153a91e76" }, "NetworkSettings": { "Networks": {} } });
-    let told = "web: it shares the network of another container: that one is to have the labels";
+    let told = "web: it shares the network of another container: put the labels there";
     assert_eq!(problem(json!({}), shared), told);
 }
 
@@ -178,7 +178,7 @@ fn labels_make_a_route_and_a_cluster_once() {
     other["equipoise.route.host"] = json!("other.example");
     let all = [one("a", labels.clone(), json!({})), one("b", labels, json!({})), one("c", other, json!({}))];
     let (state, problems) = read_all(&all, &settings());
-    assert_eq!(problems, ["c: its routes to `web` are not those of a"]);
+    assert_eq!(problems, ["c: its routes to `web` differ from those of a"]);
     let text: Value = serde_json::from_str(&state.texts[0].text).unwrap();
     assert_eq!(text["routes"][0]["match"], json!({ "host": "shop.example", "path": { "prefix": "/api" } }));
     assert_eq!(text["clusters"]["web"]["endpoints"], json!({ "from": "engine", "key": "web" }));

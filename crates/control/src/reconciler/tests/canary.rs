@@ -46,7 +46,7 @@ fn a_change_that_fails_leaves_what_is_tried_and_one_that_comes_into_force_ends_i
     fixture.data.refuses.store(false, Ordering::Relaxed);
     // What is to be written first cannot be.
     fixture.remove_kept("a");
-    assert!(wish(&mut fixture, Some("drain")).unwrap_err().contains("cannot keep changes"));
+    assert!(wish(&mut fixture, Some("drain")).unwrap_err().contains("cannot save changes"));
     assert_eq!(is_tried(&fixture), (true, true, true));
     std::fs::create_dir(fixture.path("a")).unwrap();
     wish(&mut fixture, Some("drain")).unwrap();

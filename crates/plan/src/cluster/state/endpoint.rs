@@ -45,7 +45,7 @@ struct Hot {
 }
 
 impl EndpointState {
-    /// The state of an endpoint that is new.
+    /// Returns the state of an endpoint that is new.
     pub(crate) fn new(cluster: Arc<ClusterState>) -> Self {
         let slot = SLOTS.take();
         Self {
@@ -60,8 +60,8 @@ impl EndpointState {
         }
     }
 
-    /// A state with what balancers look at as it is in `original`: places taken, those who wait for them
-    /// alone, and times. The places are nobody's.
+    /// Returns a state with what balancers look at as it is in `original`: places taken, those who wait for them alone, and times. The
+    /// places are no one's.
     pub(crate) fn rehearsed(original: &Self, cluster: Arc<ClusterState>) -> Self {
         let state = Self::new(cluster);
         state.hot.in_flight.store(original.in_flight(), Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl EndpointState {
         state
     }
 
-    /// The cluster it belongs to.
+    /// Returns the cluster it belongs to.
     pub fn cluster(&self) -> &Arc<ClusterState> {
         &self.cluster
     }
@@ -81,24 +81,23 @@ impl EndpointState {
         self.hot.in_flight.load(Ordering::Relaxed)
     }
 
-    /// How long it takes to answer.
+    /// Returns how long it takes to answer.
     #[inline]
     pub(crate) fn response_time(&self) -> &ResponseTime {
         &self.hot.response_time
     }
 
-    /// What the checks told so far. Means something only while the cluster has a check; see
-    /// [`crate::ClusterPlan::is_up`].
+    /// Returns what the checks told so far. Means something only while the cluster has a check; see [`crate::ClusterPlan::is_up`].
     pub fn health(&self) -> Health {
         Health::from_bits(self.health.load(Ordering::Acquire))
     }
 
-    /// `unknown`, `up` or `down`.
+    /// Returns `unknown`, `up` or `down`.
     pub fn health_state(&self) -> HealthState {
         self.health().state()
     }
 
-    /// What is known of its ejections; `None` when there never was passive health.
+    /// Returns what is known of its ejections; `None` when there never was passive health.
     pub fn ejection(&self) -> Option<Ejection> {
         self.passive_if_any().map(PassiveState::ejection)
     }
@@ -120,7 +119,7 @@ impl EndpointState {
         change
     }
 
-    /// What its agent has said so far. Means something only while the cluster has an agent check.
+    /// Returns what its agent has said so far. Means something only while the cluster has an agent check.
     pub fn agent(&self) -> Report {
         Report::from_bits(self.agent.load(Ordering::Acquire))
     }
@@ -148,21 +147,21 @@ impl EndpointState {
         }
     }
 
-    /// Whether [`Self::try_take`] would have failed a moment ago. In the same order as the counts that the queue relies
-    /// on: who has just enqueued must not read a count from before.
+    /// Returns whether [`Self::try_take`] would have failed a moment ago. In the same order as the counts that the queue relies on: who has
+    /// just enqueued must not read a count from before.
     #[inline]
     pub(crate) fn is_full(&self, max: Option<u32>) -> bool {
         max.is_some_and(|max| self.hot.in_flight.load(Ordering::SeqCst) >= max)
     }
 
-    /// Those who wait for a place here and nowhere else. In the order of [`ClusterState::waiting`].
+    /// Returns those who wait for a place here and nowhere else. In the order of [`ClusterState::waiting`].
     #[inline]
     pub(crate) fn awaiting(&self) -> &AtomicU32 {
         &self.hot.awaiting
     }
 
-    /// Whether newcomers get nothing here: all places are taken, or whoever waits for them comes first. On the cache line
-    /// that is read for the places anyway.
+    /// Returns whether newcomers get nothing here: all places are taken, or waiting requests come first. On the cache line that is
+    /// read for the places anyway.
     #[inline]
     pub(crate) fn is_closed(&self, max: Option<u32>) -> bool {
         max.is_some_and(|max| {
@@ -170,7 +169,7 @@ impl EndpointState {
         })
     }
 
-    /// Takes a place for a newcomer, who does not overtake those who wait for one here. Without a bound on places nobody
+    /// Takes a place for a newcomer, who does not overtake those who wait for one here. Without a bound on places no one
     /// does, but for the bound of the cluster, see [`crate::ClusterPlan::pick`].
     #[inline]
     pub(crate) fn try_take_new(&self, max: Option<u32>) -> bool {
@@ -193,7 +192,7 @@ impl EndpointState {
 }
 
 impl EndpointState {
-    /// Whether anyone waits who could use a place here. Whoever begins to is counted before looking for one.
+    /// Returns whether anyone waits who could use a place here. A request that begins to wait is counted before it looks for one.
     #[cold]
     fn is_wanted(&self) -> bool {
         self.awaiting().load(Ordering::SeqCst) > 0 || self.cluster.waiting_anywhere().load(Ordering::SeqCst) > 0

@@ -90,9 +90,9 @@ fn files_are_lists_with_remarks() {
 #[test]
 fn who_stays_out_is_answered_or_not() {
     let deny = json!({ "deny": ["10.0.0.1"] });
-    assert_eq!(flow(deny, "10.0.0.1"), Flow::refuse(403, "your address is not let in"));
+    assert_eq!(flow(deny, "10.0.0.1"), Flow::refuse(403, "your address is not allowed"));
     let told = flow(json!({ "deny": ["10.0.0.1"], "status": 404 }), "10.0.0.1");
-    assert_eq!(told, Flow::refuse(404, "your address is not let in"));
+    assert_eq!(told, Flow::refuse(404, "your address is not allowed"));
     assert_eq!(flow(json!({ "deny": ["10.0.0.1"], "close": true }), "10.0.0.1"), Flow::Close);
 }
 

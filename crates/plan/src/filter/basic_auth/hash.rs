@@ -51,14 +51,14 @@ impl Hash {
             _ if text.starts_with("$5$") => sha_hash(text, Bits::Sha256),
             _ if text.starts_with("$6$") => sha_hash(text, Bits::Sha512),
             "{SHA" | "{SSH" => {
-                Err("`{SHA}` is refused: it is guessed too fast; make the hash with `htpasswd -B`".to_owned())
+                Err("`{SHA}` is rejected: such hashes are guessed too fast; create one with `htpasswd -B`".to_owned())
             }
-            "" => Err("there is no hash behind the name; make it with `htpasswd -B`".to_owned()),
-            _ => Err("this is no hash by bcrypt, SHA-crypt or `$apr1$`; make one with `htpasswd -B`".to_owned()),
+            "" => Err("there is no hash after the name; create one with `htpasswd -B`".to_owned()),
+            _ => Err("this is not a bcrypt, SHA-crypt or `$apr1$` hash; create one with `htpasswd -B`".to_owned()),
         }
     }
 
-    /// What its verification costs: two hashes of equal cost take the same time for the same password.
+    /// Returns what its verification costs: two hashes of equal cost take the same time for the same password.
     pub(super) fn cost(&self) -> Cost {
         match self {
             Self::Bcrypt { cost, .. } => Cost::Bcrypt(*cost),
@@ -67,7 +67,7 @@ impl Hash {
         }
     }
 
-    /// Whether it is that of the password, compared in constant time.
+    /// Returns whether it is that of the password, compared in constant time.
     pub(super) fn verify(&self, password: &[u8]) -> bool {
         match self {
             Self::Bcrypt { text, .. } => bcrypt::verify(password, text).unwrap_or(false),
@@ -83,7 +83,7 @@ impl Hash {
 }
 
 fn bcrypt_hash(text: &str) -> Result<Hash, String> {
-    let wrong = || "this is no whole hash by bcrypt: it was cut, or holds characters that it cannot".to_owned();
+    let wrong = || "this is not a complete bcrypt hash: it is truncated, or contains invalid characters".to_owned();
     let (cost, rest) = text[4..].split_once('$').ok_or_else(wrong)?;
     let cost: u32 = cost.parse().map_err(|_| wrong())?;
     if text.len() != 60 || rest.len() != 53 || !rest.bytes().all(|byte| CRYPT64.contains(&byte)) {
@@ -100,13 +100,13 @@ fn sha_hash(text: &str, bits: Bits) -> Result<Hash, String> {
     let mut rounds = SHA_ROUNDS;
     if let Some(given) = rest.strip_prefix("rounds=") {
         let (count, after) = given.split_once('$').unwrap_or((given, ""));
-        rounds = count.parse().map_err(|_| format!("`{count}` is no number of rounds"))?;
+        rounds = count.parse().map_err(|_| format!("`{count}` is not a number of rounds"))?;
         if !(1_000..=SHA_ROUNDS_MAX).contains(&rounds) {
             return Err(format!("{rounds} rounds are outside of 1000 to {SHA_ROUNDS_MAX}"));
         }
         rest = after;
     }
-    let wrong = || "this is no whole hash by SHA-crypt: it was cut, or holds characters that it cannot".to_owned();
+    let wrong = || "this is not a complete SHA-crypt hash: it is truncated, or contains invalid characters".to_owned();
     let (salt, encoded) = rest.split_once('$').ok_or_else(wrong)?;
     if salt.len() > 16 {
         return Err(wrong());
@@ -115,7 +115,7 @@ fn sha_hash(text: &str, bits: Bits) -> Result<Hash, String> {
         Bits::Sha256 => unscramble(encoded, &order_256()),
         Bits::Sha512 => unscramble(encoded, &order_512()),
     };
-    let params = Params::new(rounds).map_err(|_| format!("{rounds} is no number of rounds"))?;
+    let params = Params::new(rounds).map_err(|_| format!("{rounds} is not a number of rounds"))?;
     Ok(Hash::Sha { bits, salt: salt.as_bytes().into(), params, rounds, wanted: wanted.ok_or_else(wrong)? })
 }
 
@@ -128,7 +128,7 @@ fn apr1_hash(text: &str) -> Result<Hash, String> {
         [Some(4), Some(10), Some(5)],
         [None, None, Some(11)],
     ];
-    let wrong = || "this is no whole hash by `$apr1$`: it was cut, or holds characters that it cannot".to_owned();
+    let wrong = || "this is not a complete `$apr1$` hash: it is truncated, or contains invalid characters".to_owned();
     let (salt, encoded) = text.strip_prefix("$apr1$").and_then(|rest| rest.split_once('$')).ok_or_else(wrong)?;
     if salt.is_empty() || salt.len() > 8 {
         return Err(wrong());
@@ -136,7 +136,7 @@ fn apr1_hash(text: &str) -> Result<Hash, String> {
     Ok(Hash::Apr1 { salt: salt.as_bytes().into(), wanted: unscramble(encoded, &ORDER).ok_or_else(wrong)? })
 }
 
-/// In which order crypt writes the 32 bytes of SHA-256: three at a time, the first above the others.
+/// Returns the order in which crypt writes the 32 bytes of SHA-256: three at a time, the first above the others.
 fn order_256() -> Vec<[Option<usize>; 3]> {
     let turned = |group: usize| [0, 10, 20].map(|first| Some((first + group * 21) % 30));
     let mut order: Vec<_> = (0..10).map(turned).collect();
@@ -144,7 +144,7 @@ fn order_256() -> Vec<[Option<usize>; 3]> {
     order
 }
 
-/// The same for the 64 bytes of SHA-512.
+/// Returns the same for the 64 bytes of SHA-512.
 fn order_512() -> Vec<[Option<usize>; 3]> {
     let turned = |group: usize| [0, 21, 42].map(|first| Some((first + group * 22) % 63));
     let mut order: Vec<_> = (0..21).map(turned).collect();
@@ -152,7 +152,7 @@ fn order_512() -> Vec<[Option<usize>; 3]> {
     order
 }
 
-/// The bytes of a digest as crypt writes them: in groups of three, each as four characters from the lowest bits up.
+/// Returns the bytes of a digest as crypt writes them: in groups of three, each as four characters from the lowest bits up.
 fn unscramble(encoded: &str, order: &[[Option<usize>; 3]]) -> Option<Box<[u8]>> {
     let mut bytes = vec![0; order.iter().flatten().flatten().count()];
     let mut characters = encoded.bytes();
@@ -176,7 +176,7 @@ fn unscramble(encoded: &str, order: &[[Option<usize>; 3]]) -> Option<Box<[u8]>> 
     characters.next().is_none().then_some(bytes.into())
 }
 
-/// Apache's variant of MD5-crypt: a thousand rounds, which was much in 1994.
+/// Computes Apache's variant of MD5-crypt, with a thousand rounds.
 fn apr1(password: &[u8], salt: &[u8]) -> [u8; 16] {
     let joined = |parts: &[&[u8]]| -> [u8; 16] {
         let mut hasher = Md5::new();
@@ -245,20 +245,20 @@ mod tests {
     #[test]
     fn what_is_no_hash_or_a_poor_one_is_refused_without_being_told() {
         for (hash, told) in [
-            ("{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=", "`{SHA}` is refused"),
-            ("secret", "this is no hash by bcrypt"),
-            ("rqXexS6ZhobKA", "this is no hash by bcrypt"),
-            ("", "there is no hash behind the name"),
-            ("$2y$10$short", "this is no whole hash by bcrypt"),
+            ("{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=", "`{SHA}` is rejected"),
+            ("secret", "this is not a bcrypt, SHA-crypt"),
+            ("rqXexS6ZhobKA", "this is not a bcrypt, SHA-crypt"),
+            ("", "there is no hash after the name"),
+            ("$2y$10$short", "this is not a complete bcrypt hash"),
             ("$2y$31$abcdefghijklmnopqrstuuOJvQsz5hVb8Y6Y5VQMN6DfI9DGiYKVC", "a cost of 31 is outside of 4 to 16"),
-            ("$2y$", "this is no whole hash by bcrypt"),
-            ("$5$salt$short", "this is no whole hash by SHA-crypt"),
+            ("$2y$", "this is not a complete bcrypt hash"),
+            ("$5$salt$short", "this is not a complete SHA-crypt hash"),
             ("$6$rounds=999$salt$x", "999 rounds are outside of 1000 to 1000000"),
             ("$6$rounds=9999999$salt$x", "9999999 rounds are outside"),
-            ("$6$", "this is no whole hash by SHA-crypt"),
-            ("$apr1$salt$short", "this is no whole hash by `$apr1$`"),
-            ("$apr", "this is no whole hash by `$apr1$`"),
-            ("$2ü", "this is no hash by bcrypt"),
+            ("$6$", "this is not a complete SHA-crypt hash"),
+            ("$apr1$salt$short", "this is not a complete `$apr1$` hash"),
+            ("$apr", "this is not a complete `$apr1$` hash"),
+            ("$2ü", "this is not a bcrypt, SHA-crypt"),
         ] {
             let error = Hash::parse(hash).err().unwrap_or_else(|| panic!("{hash} is taken"));
             assert!(error.starts_with(told), "{hash}: {error}");

@@ -1,6 +1,6 @@
-//! Credentials that were right, known again without hashing them anew.
+//! Credentials that were right, known again without hashing them again.
 //!
-//! A table of digests under a key that is drawn for it: whoever sees the table learns no password from it but by trying. It is read
+//! A table of digests under a key that is drawn for it: anyone who sees the table learns no password from it but by trying. It is read
 //! without a lock; an entry pushes out the one that stood in its place before.
 
 use std::sync::OnceLock;
@@ -24,7 +24,7 @@ struct Table {
 }
 
 impl Known {
-    /// Whether these were right before.
+    /// Returns whether these were right before.
     pub(super) fn holds(&self, credentials: &[u8]) -> bool {
         let Some(table) = self.table.get() else { return false };
         let (place, wanted) = table.digest(credentials);
@@ -51,7 +51,7 @@ impl Table {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, &key), places }
     }
 
-    /// The place of a digest and its halves, of which none is 0.
+    /// Returns the place of a digest and its halves, of which none is 0.
     fn digest(&self, credentials: &[u8]) -> (&[AtomicU64; 2], [u64; 2]) {
         let tag = hmac::sign(&self.key, credentials);
         let word = |at: usize| tag.as_ref()[at * 8..].iter().take(8).fold(0, |word, byte| word << 8 | u64::from(*byte));

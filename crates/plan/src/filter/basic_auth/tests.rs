@@ -106,18 +106,18 @@ fn mistakes_are_told_with_their_place_and_without_the_hash() {
         ),
         (
             json!({ "users": { "ann": "secret" } }),
-            "users/ann: this is no hash by bcrypt, SHA-crypt or `$apr1$`; make one with `htpasswd -B`",
+            "users/ann: this is not a bcrypt, SHA-crypt or `$apr1$` hash; create one with `htpasswd -B`",
         ),
         (json!({ "users": { "ann": ANN }, "realm": "ü" }), "realm: a realm is 1 to 128 printable characters of ASCII"),
         (
             file("# none\nann\n"),
-            "file: `users.txt`, line 2: there is no hash behind the name; make it with `htpasswd -B`",
+            "file: `users.txt`, line 2: there is no hash after the name; create one with `htpasswd -B`",
         ),
         (
             file("ann:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g="),
-            "file: `users.txt`, line 1: `{SHA}` is refused: it is guessed too fast; make the hash with `htpasswd -B`",
+            "file: `users.txt`, line 1: `{SHA}` is rejected: such hashes are guessed too fast; create one with `htpasswd -B`",
         ),
-        (file(&format!("ann:{ANN}\nann:{ANN}")), "file: `users.txt`, line 2: the user `ann` stands here twice"),
+        (file(&format!("ann:{ANN}\nann:{ANN}")), "file: `users.txt`, line 2: the user `ann` is listed twice"),
     ] {
         assert_eq!(issue("basic_auth", settings), told);
     }

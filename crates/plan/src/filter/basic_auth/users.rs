@@ -42,7 +42,7 @@ impl Users {
         }
         match self.by_name.insert(name.as_bytes().into(), hash) {
             None => Ok(()),
-            Some(_) => Err(format!("the user `{name}` stands here twice")),
+            Some(_) => Err(format!("the user `{name}` is listed twice")),
         }
     }
 
@@ -62,13 +62,13 @@ impl Users {
         Ok(())
     }
 
-    /// Whether the password is that of the user. A wrong one takes the same work whether or not there is such a user, and whatever the
-    /// cost of the user's hash: one hash of each cost in the list.
+    /// Returns whether the password is that of the user. A wrong one takes the same work whether or not there is such a user, and whatever
+    /// the cost of the user's hash: one hash of each cost in the list.
     pub(super) fn verify(&self, name: &[u8], password: &[u8]) -> bool {
         self.verify_by(name, |hash| hash.verify(password))
     }
 
-    /// The same, where `verify` says of a hash whether it is that of the password.
+    /// Returns the same, where `verify` says of a hash whether it is that of the password.
     fn verify_by(&self, name: &[u8], mut verify: impl FnMut(&Hash) -> bool) -> bool {
         let found = self.by_name.get(name);
         if found.is_some_and(&mut verify) {
@@ -101,7 +101,7 @@ mod tests {
         users
     }
 
-    /// The costs of the hashes that are computed for a name whose password is wrong, in order of cost.
+    /// Returns the costs of the hashes that are computed for a name whose password is wrong, in order of cost.
     fn work(users: &Users, name: &str) -> Vec<Cost> {
         let mut costs = Vec::new();
         let is_in = users.verify_by(name.as_bytes(), |hash| {

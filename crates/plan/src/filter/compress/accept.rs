@@ -13,7 +13,7 @@ struct Said {
     others: Option<u16>,
 }
 
-/// The offered algorithm that the client weighs highest; among equals the first. `None` if it accepts none of them, or weighs an
+/// Returns the offered algorithm that the client weighs highest; among equals the first. `None` if it accepts none of them, or weighs an
 /// uncoded body higher.
 pub(super) fn choose(fields: &Fields, accept_encoding: &FieldName, offers: &[Algorithm]) -> Option<Algorithm> {
     let said = read(fields, accept_encoding);

@@ -309,7 +309,7 @@ fn the_stage_codes_the_body() {
 fn mistakes_are_found_when_the_configuration_is_checked() {
     for (settings, told) in [
         (json!({ "algorithms": [] }), "algorithms: the list is empty (name an algorithm, or leave the filter out)"),
-        (json!({ "algorithms": ["br", "br"] }), "algorithms/1: `br` stands here twice"),
+        (json!({ "algorithms": ["br", "br"] }), "algorithms/1: `br` is listed twice"),
         (json!({ "algorithms": ["lz4"] }), ": unknown variant `lz4`, expected one of `zstd`, `br`, `gzip`"),
         (json!({ "levels": { "gzip": 10 } }), "levels/gzip: 10 is not a level of `gzip` (use 1 to 9)"),
         (json!({ "levels": { "br": 12 } }), "levels/br: 12 is not a level of `br` (use 0 to 11)"),
@@ -339,7 +339,7 @@ fn mistakes_are_found_when_the_configuration_is_checked() {
         ),
         (
             json!({ "types": ["application/grpc+proto"] }),
-            "types/0: `application/grpc+proto` cannot be coded: gRPC compresses its messages itself (leave it out)",
+            "types/0: `application/grpc+proto` cannot be compressed: gRPC compresses its messages itself (leave it out)",
         ),
         (json!({ "size_min": "1 XB" }), ": `1 XB` is not a size such as 16KiB, 1MB or 100"),
     ] {

@@ -54,7 +54,7 @@ impl Types {
         list.enumerate().map(one).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether a body of this `content-type` is coded.
+    /// Returns whether a body of this `content-type` is coded.
     pub(super) fn hold(&self, content_type: &[u8]) -> bool {
         let name = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         !begins_with(name, GRPC) && self.0.iter().any(|known| known.is(name))
@@ -82,7 +82,7 @@ impl Type {
             return Err(wrong().suggest("`*` stands for a whole part, or before a suffix as in `application/*+json`"));
         }
         if begins_with(lower.as_bytes(), GRPC) {
-            let issue = Issue::at("", format!("`{text}` cannot be coded: gRPC compresses its messages itself"));
+            let issue = Issue::at("", format!("`{text}` cannot be compressed: gRPC compresses its messages itself"));
             return Err(issue.suggest("leave it out"));
         }
         Ok(match suffix {

@@ -131,7 +131,7 @@ impl Page {
     }
 }
 
-/// The variable that a text begins with, and how long it is written.
+/// Returns the variable that a text begins with, and how long it is written.
 fn variable(text: &str) -> Result<Option<(Piece, usize)>, Issue> {
     let Some(end) = text.find('}') else { return Ok(None) };
     let inner = &text[1..end];

@@ -9,12 +9,12 @@ use super::super::quality::{FULL, weight};
 static ACCEPT: LazyLock<FieldName> =
     LazyLock::new(|| FieldName::new("accept").unwrap_or_else(|_| unreachable!("a constant token")));
 
-/// The type without its parameters, in lower case.
+/// Returns the type without its parameters, in lower case.
 pub(super) fn media_type(content_type: &str) -> Box<str> {
     content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().into()
 }
 
-/// In thousandths; 0: not at all. The most specific range decides.
+/// Returns the preference in thousandths; 0 means not acceptable. The most specific range decides.
 pub(super) fn liking(request: &RequestHead, media_type: &str) -> u16 {
     let mut best: Option<(u8, u16)> = None;
     let mut is_said = false;
@@ -40,7 +40,7 @@ pub(super) fn liking(request: &RequestHead, media_type: &str) -> u16 {
     }
 }
 
-/// How specific a range is that holds the type.
+/// Returns how specific a range is that holds the type.
 fn covers(range: &[u8], media_type: &[u8]) -> Option<u8> {
     if range == b"*/*" {
         return Some(0);

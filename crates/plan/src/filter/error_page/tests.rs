@@ -131,9 +131,9 @@ fn mistakes_are_told_with_their_place() {
             page(json!({ "faults": ["conect_failed"] })),
             "faults/0: there is no fault `conect_failed` (did you mean `connect_failed`?)",
         ),
-        (page(json!({ "faults": ["closed_in_head"] })), "faults/0: after `closed_in_head` no answer can be given"),
-        (page(json!({ "as": 304 })), "as: an answer with status 304 has no body"),
-        (page(json!({ "as": 99 })), "as: a status lies between 200 and 599"),
+        (page(json!({ "faults": ["closed_in_head"] })), "faults/0: no response is possible after `closed_in_head`"),
+        (page(json!({ "as": 304 })), "as: a response with status 304 has no body"),
+        (page(json!({ "as": 99 })), "as: a status is between 200 and 599"),
         (
             page(json!({ "content_type": "html" })),
             "content_type: `html` is not a content type (write one such as `text/html; charset=utf-8`)",
@@ -144,11 +144,11 @@ fn mistakes_are_told_with_their_place() {
         ),
         (
             page(json!({ "headers": { "Content-Type": "a/b" } })),
-            "headers/Content-Type: the content type is given by `content_type`",
+            "headers/Content-Type: set the content type with `content_type`",
         ),
         (
             page(json!({ "headers": { "x": "a\nb" } })),
-            "headers/x: the value of a header field cannot hold control characters",
+            "headers/x: the value of a header field cannot contain control characters",
         ),
         (json!({ "body": "{cookie}" }), "body: `{cookie}` needs a name (write {cookie:NAME})"),
         (json!({ "body": "{status}".repeat(65) }), "body: the page holds 65 variables, more than 64"),

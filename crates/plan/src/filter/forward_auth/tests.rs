@@ -127,11 +127,11 @@ fn bad_settings_are_issues_with_their_place() {
         (json!({ "host": "a/b" }), "host: `a/b` is not a host (write one such as `auth.internal`)"),
         (
             json!({ "body_max": "17MiB" }),
-            "body_max: 17825792 bytes are not from 1 byte to 16MiB, which can be held (write a size such as 64KiB, or leave `body_max` out)",
+            "body_max: 17825792 bytes are not between 1 byte and 16MiB (write a size such as 64KiB, or leave `body_max` out)",
         ),
         (
             json!({ "body_max": 0 }),
-            "body_max: 0 bytes are not from 1 byte to 16MiB, which can be held (write a size such as 64KiB, or leave `body_max` out)",
+            "body_max: 0 bytes are not between 1 byte and 16MiB (write a size such as 64KiB, or leave `body_max` out)",
         ),
     ] {
         let mut settings = json!({ "cluster": "auth" });
@@ -140,7 +140,7 @@ fn bad_settings_are_issues_with_their_place() {
     }
     for (key, list, expected) in [
         ("response_headers", ["a", "Host"], "response_headers/1: `Host` cannot be changed by a filter"),
-        ("request_headers", ["a", "Host"], "request_headers/1: a call has a `host` of its own"),
+        ("request_headers", ["a", "Host"], "request_headers/1: calls have their own `host`"),
         (
             "request_headers",
             ["a", "content-length"],
@@ -149,9 +149,9 @@ fn bad_settings_are_issues_with_their_place() {
         (
             "response_headers",
             ["a", "x-*"],
-            "response_headers/1: `x-*` is a pattern, and `response_headers` takes whole names",
+            "response_headers/1: `x-*` is a pattern, and `response_headers` takes complete names",
         ),
-        ("response_headers", ["a", "A"], "response_headers/1: `A` stands here twice"),
+        ("response_headers", ["a", "A"], "response_headers/1: `A` is listed twice"),
     ] {
         let found = issue("forward_auth", json!({ "cluster": "auth", key: list }));
         assert!(found.starts_with(expected), "{found}");

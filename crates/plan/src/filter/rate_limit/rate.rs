@@ -36,7 +36,7 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// The wait in seconds, rounded up: a client that waits so long is let through.
+    /// Returns the wait in seconds, rounded up: a client that waits so long is let through.
     pub(super) fn wait_seconds(&self) -> u64 {
         self.wait.div_ceil(1_000_000_000)
     }
@@ -49,7 +49,7 @@ impl Limit {
         let nanoseconds = period.as_nanos();
         if u128::from(count) > nanoseconds {
             let issue = Issue::at("rate", format!("`{rate}` is more than one request per nanosecond"));
-            return Err(issue.suggest("leave the filter out to limit nothing"));
+            return Err(issue.suggest("leave the filter out for no limit"));
         }
         // Rounded up: the rate is never exceeded.
         let interval = nanoseconds.div_ceil(u128::from(count)) as u64;
@@ -75,7 +75,7 @@ impl Limit {
     /// Judges a request of a key whose theoretical arrival time is `tat`. Returns the new one, which is for the caller to keep.
     pub(super) fn judge(&self, tat: u64, now: u64) -> (u64, Verdict) {
         // A moment before the present is a whole allowance. One that is further ahead than the burst comes from a slower rate that was
-        // in force before: nobody waits longer than the present limit asks for.
+        // active before: no request waits longer than the present limit asks for.
         let ahead = tat.saturating_sub(now).min(self.refill());
         let behind = self.refill() - ahead;
         let Some(rest) = behind.checked_sub(self.interval) else {
@@ -88,7 +88,7 @@ impl Limit {
     }
 }
 
-/// A count and the time that it is for.
+/// Returns a count and the time that it is for.
 fn parse(text: &str) -> Result<(u64, Duration), Issue> {
     let wrong = || Issue::at("", format!("`{text}` is not a rate such as 10/s, 300/m or 5/10s"));
     let Some((count, period)) = text.split_once('/') else {
@@ -99,8 +99,8 @@ fn parse(text: &str) -> Result<(u64, Duration), Issue> {
     };
     let count = match count.parse::<u64>() {
         Ok(0) => {
-            let issue = Issue::at("", format!("`{text}` lets nothing through"));
-            return Err(issue.suggest("use the filter `deny` to refuse all requests"));
+            let issue = Issue::at("", format!("`{text}` rejects every request"));
+            return Err(issue.suggest("use the filter `deny` to reject all requests"));
         }
         Ok(count) if count.to_string() == text[..text.len() - period.len() - 1] => count,
         _ => {
@@ -117,7 +117,7 @@ fn parse(text: &str) -> Result<(u64, Duration), Issue> {
     Ok((count, period))
 }
 
-/// What others call a period, in our words.
+/// Returns what others call a period, in our words.
 fn usual_period(period: &str) -> Option<&'static str> {
     Some(match period.strip_prefix('1').unwrap_or(period) {
         "sec" | "second" | "seconds" | "secs" => "s",
@@ -135,7 +135,7 @@ fn suggest_period(issue: Issue, count: u64, period: &str) -> Issue {
     })
 }
 
-/// The same rate with a whole count: `30/m` for `0.5/s`, `1000/s` for `1k/s`, `10/s` for `10r/s`.
+/// Returns the same rate with a whole count: `30/m` for `0.5/s`, `1000/s` for `1k/s`, `10/s` for `10r/s`.
 fn whole_count(count: &str, period: &str) -> Option<String> {
     let count = count.trim().trim_start_matches('+');
     let end = count.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '_')).unwrap_or(count.len());

@@ -23,7 +23,7 @@ use crate::{keyed, random};
 const SHARDS_MAX: usize = 64;
 const WAYS: usize = 8;
 
-/// Hash and theoretical arrival time, in nanoseconds since the epoch of the table. All zero: nobody's, with a whole allowance. An array
+/// Hash and theoretical arrival time, in nanoseconds since the epoch of the table. All zero: no one's, with a whole allowance. An array
 /// and no struct, because the allocator gives zeroed memory for it, which takes no page before it is written.
 type Entry = [u64; 2];
 
@@ -45,7 +45,7 @@ struct Live {
 }
 
 impl Table {
-    /// A table for so many keys at most, at least 1.
+    /// Returns a table for so many keys at most, at least 1.
     pub(super) fn new(keys_max: usize) -> Self {
         Self { keys_max: keys_max.max(1), live: OnceLock::new() }
     }
@@ -61,7 +61,7 @@ impl Table {
         }
     }
 
-    /// Bytes that the entries take.
+    /// Returns the bytes that the entries take.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let of_shard = |shard: &Shard| size_of_val(&**shard.lock().unwrap());
@@ -137,7 +137,7 @@ impl Live {
     }
 }
 
-/// What an entry says of a key: nothing if it is another's, which is a whole allowance.
+/// Returns what an entry says of a key: nothing if it is another's, which is a whole allowance.
 fn known([hash, tat]: Entry, wanted: u64) -> u64 {
     if hash == wanted { tat } else { 0 }
 }

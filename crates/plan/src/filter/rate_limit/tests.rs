@@ -320,11 +320,11 @@ fn mistakes_are_found_when_the_configuration_is_checked() {
         rate("10/d", "write `10/24h`"),
         other(
             json!({ "rate": "0/s" }),
-            "rate: `0/s` lets nothing through (use the filter `deny` to refuse all requests)",
+            "rate: `0/s` rejects every request (use the filter `deny` to reject all requests)",
         ),
         other(
             json!({ "rate": "1000000001/s" }),
-            "rate: `1000000001/s` is more than one request per nanosecond (leave the filter out to limit nothing)",
+            "rate: `1000000001/s` is more than one request per nanosecond (leave the filter out for no limit)",
         ),
         other(
             json!({ "rate": "1/s", "burst": 0 }),

@@ -218,7 +218,7 @@ impl Edits {
         rename.is_some()
     }
 
-    /// Whether a parameter goes. The end of `out` is where an encoded name takes the form that is compared.
+    /// Returns whether a parameter goes. The end of `out` is where an encoded name takes the form that is compared.
     fn removes(&self, name: &[u8], out: &mut Vec<u8>) -> bool {
         if self.remove.is_empty() || is_plain(name) {
             return self.remove.iter().any(|pattern| pattern.is(name));

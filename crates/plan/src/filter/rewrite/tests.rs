@@ -228,10 +228,7 @@ fn methods_are_checked() {
     for (method, told) in [
         ("", "method: `` is not a method"),
         ("GET /", "method: `GET /` is not a method"),
-        (
-            "get",
-            "method: `get` is not a method that endpoints know (write `GET`: upper and lower case differ in methods)",
-        ),
+        ("get", "method: `get` is not a method that endpoints know (write `GET`: methods are case-sensitive)"),
         ("CONNECT", "method: `CONNECT` opens a tunnel and cannot replace another method (use another method)"),
     ] {
         assert_eq!(issue("rewrite", json!({ "method": method })), told);

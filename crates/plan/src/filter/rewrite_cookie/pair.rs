@@ -140,7 +140,7 @@ impl Replaced {
 }
 
 impl Attribute {
-    /// Whether what is written from `start` on may be its value. The port of a domain goes, for cookies know none.
+    /// Returns whether what is written from `start` on may be its value. The port of a domain goes, for cookies know none.
     pub(super) fn settle(self, start: usize, out: &mut Vec<u8>) -> bool {
         if self == Self::Domain {
             let length = host_without_port(&out[start..]).len();
@@ -179,14 +179,14 @@ fn to_template(text: &str, attribute: Attribute) -> Result<Template, Issue> {
     template(text)
 }
 
-/// A text with variables whose plain parts can stand in a cookie.
+/// Returns a text with variables whose plain parts can stand in a cookie.
 pub(super) fn template(text: &str) -> Result<Template, Issue> {
     let template = Template::compile(text, Stage::Response)?;
     template.literals().try_for_each(check_text)?;
     Ok(template)
 }
 
-/// What a path begins with a variable says; otherwise it is known now.
+/// Checks the beginning of a path, unless a variable decides it later.
 pub(super) fn check_path(text: &str) -> Result<(), Issue> {
     check_text(text)?;
     if text.starts_with(['/', '{']) {

@@ -19,7 +19,7 @@ pub struct Body<'e> {
 }
 
 impl<'e> Body<'e> {
-    /// A body of which nothing has come yet.
+    /// Returns a body of which nothing has come yet.
     pub fn new(expectation: &'e Expectation) -> Self {
         Self { expectation, bytes: Vec::new(), looks: 0, next_look: 0, is_cut: false }
     }
@@ -43,17 +43,17 @@ impl<'e> Body<'e> {
         true
     }
 
-    /// Bytes that are kept.
+    /// Returns the bytes that are kept.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether nothing has come.
+    /// Returns whether nothing has come.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Whether the response passes, and if not, why. `has_ended`: the body came to its end.
+    /// Returns whether the response passes, and if not, why. `has_ended`: the body came to its end.
     ///
     /// # Errors
     /// The first condition that it fails.

@@ -69,7 +69,7 @@ impl JsonPath {
         Ok(Self { steps, written: written.to_owned() })
     }
 
-    /// The value there; `None`: there is none. Of a key that an object has twice, the last counts.
+    /// Returns the value there; `None`: there is none. Of a key that an object has twice, the last counts.
     ///
     /// # Errors
     /// The document is not JSON.
@@ -81,13 +81,13 @@ impl JsonPath {
     }
 }
 
-/// The first step of a path, and what follows it.
+/// Returns the first step of a path, and what follows it.
 fn step(text: &str) -> Result<(Step, &str), &'static str> {
     if let Some(rest) = text.strip_prefix('.') {
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || !c.is_ascii();
         let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
         return match end {
-            0 => Err("a key is missing behind the dot"),
+            0 => Err("a key is missing after the dot"),
             _ => Ok((Step::Key(rest[..end].to_owned()), &rest[end..])),
         };
     }
@@ -128,7 +128,7 @@ impl Found {
         }
     }
 
-    /// Whether it is this value. Numbers are compared by what they are worth: `1` is `1.0`.
+    /// Returns whether it is this value. Numbers are compared by what they are worth: `1` is `1.0`.
     pub(super) fn equals(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Number(one), Value::Number(other)) => {
@@ -139,7 +139,7 @@ impl Found {
         }
     }
 
-    /// What an expression is matched with.
+    /// Returns what an expression is matched with.
     pub(super) fn text(&self) -> Option<String> {
         match self {
             Self::Text(text) => Some(text.clone()),
@@ -149,7 +149,7 @@ impl Found {
         }
     }
 
-    /// As a reason shows it.
+    /// Returns the value as a reason shows it.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Null => "null".to_owned(),

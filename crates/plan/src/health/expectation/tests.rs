@@ -278,7 +278,7 @@ fn mistakes_are_issues_with_their_places() {
 #[test]
 fn what_is_no_path_is_refused_with_its_place() {
     let why = |path: &str| JsonPath::parse(path).unwrap_err().message;
-    assert_eq!(why(".a..b"), "`.a..b` is not a path in JSON: a key is missing behind the dot at character 3");
+    assert_eq!(why(".a..b"), "`.a..b` is not a path in JSON: a key is missing after the dot at character 3");
     assert_eq!(why("status"), "`status` is not a path in JSON: neither `.` nor `[` at character 1");
     assert_eq!(why("$x"), "`$x` is not a path in JSON: neither `.` nor `[` at character 2");
     assert_eq!(why(""), "`` is not a path in JSON: a key or `$` is missing at character 1");

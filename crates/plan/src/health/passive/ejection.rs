@@ -26,7 +26,7 @@ impl Cause {
     pub const ALL: [Self; 5] =
         [Self::ConsecutiveFailures, Self::Consecutive5xx, Self::FailureRate, Self::SuccessRate, Self::Latency];
 
-    /// Named like the setting that it follows from.
+    /// Returns the name of the setting that causes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ConsecutiveFailures => "consecutive_failures",
@@ -71,7 +71,7 @@ pub enum Evidence {
 }
 
 impl Evidence {
-    /// What the ejection is for.
+    /// Returns what the ejection is for.
     pub fn cause(&self) -> Cause {
         match self {
             Self::Failures(_) => Cause::ConsecutiveFailures,
@@ -84,7 +84,7 @@ impl Evidence {
 }
 
 impl Evidence {
-    /// As numbers, for another process.
+    /// Returns the ejection as numbers, for another process.
     pub fn figures(&self) -> [f64; 3] {
         match *self {
             Self::Failures(count) | Self::Errors(count) => [f64::from(count), 0.0, 0.0],
@@ -94,7 +94,7 @@ impl Evidence {
         }
     }
 
-    /// The reverse of [`Self::figures`].
+    /// Returns the reverse of [`Self::figures`].
     pub fn of(cause: Cause, figures: [f64; 3]) -> Self {
         let [one, two, three] = figures.map(|figure| if figure.is_finite() { figure.max(0.0) } else { 0.0 });
         let seconds = |figure: f64| Duration::try_from_secs_f64(figure).unwrap_or(Duration::MAX);
@@ -118,7 +118,7 @@ impl fmt::Display for Evidence {
                 let [rate, mean, needed] = [rate, mean, needed].map(|share| share * 100.0);
                 write!(f, "{rate:.1}% succeeded, {mean:.1}% on average, {needed:.1}% needed")
             }
-            Self::Latency { mean, others } => write!(f, "answers take {mean:.1?}, {others:.1?} with the others"),
+            Self::Latency { mean, others } => write!(f, "responses take {mean:.1?}, {others:.1?} at the others"),
         }
     }
 }
@@ -141,17 +141,17 @@ pub struct Ejection {
 }
 
 impl Ejection {
-    /// When it ends, while one lasts.
+    /// Returns when the current ejection ends, if there is one.
     pub fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// What the one that lasts is for.
+    /// Returns what the one that lasts is for.
     pub fn evidence(&self) -> Option<Evidence> {
         self.evidence
     }
 
-    /// How often the endpoint was ejected for that since it is known.
+    /// Returns how often the endpoint was ejected for that since it is known.
     pub fn count(&self, cause: Cause) -> u64 {
         self.counts[cause as usize]
     }
@@ -167,7 +167,7 @@ impl Ejection {
         lasts
     }
 
-    /// Whether it is time to end the one that lasts.
+    /// Returns whether it is time to end the one that lasts.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.until.is_none_or(|until| until <= now)
     }
@@ -177,7 +177,7 @@ impl Ejection {
         self.evidence = None;
     }
 
-    /// An interval has passed: without an ejection in it, the next one will be shorter.
+    /// Notes that an interval has passed: without an ejection in it, the next one will be shorter.
     pub(super) fn calm_down(&mut self) {
         if self.until.is_none() {
             self.level = self.level.saturating_sub(1);

@@ -24,12 +24,12 @@ impl Window {
         self.good + self.bad
     }
 
-    /// Share of the good ones; 1 when there was nothing.
+    /// Returns the share of good responses; 1 if there were none.
     fn success(&self) -> f64 {
         if self.requests() == 0 { 1.0 } else { self.good as f64 / self.requests() as f64 }
     }
 
-    /// Good ones of which it is known how long they took.
+    /// Returns the good responses whose time is known.
     fn timed(&self) -> u64 {
         // Both are taken while others count.
         self.good.saturating_sub(self.untimed)
@@ -40,8 +40,8 @@ impl Window {
     }
 }
 
-/// The places of those that stand out, the worst first, each once: for failing in themselves, for failing more than the
-/// others, for being slower than the others.
+/// Returns the places of those that stand out, the worst first, each once: for failing in themselves, for failing more than the others, for
+/// being slower than the others.
 pub fn find(rules: &PassiveHealth, windows: &[Window]) -> Vec<(usize, Evidence)> {
     let mut found: Vec<(usize, Evidence)> = Vec::new();
     let failing = rules.failure_rate.iter().flat_map(|rule| failing(rule, windows));
@@ -108,8 +108,8 @@ fn slower(rule: &LatencyOutliers, windows: &[Window]) -> Vec<(usize, Evidence)> 
     (0..means.len()).filter_map(judge).collect()
 }
 
-/// The median of a sorted list without one of its items; of an even number the larger of the two in the middle counts, as
-/// it lets more pass.
+/// Returns the median of a sorted list without one of its items; of an even number the larger of the two in the middle counts, as it lets
+/// more pass.
 fn median_without(means: &[(usize, f64)], rank: usize) -> f64 {
     // In falling order: the first of the middle is the larger.
     let middle = (means.len() - 2) / 2;

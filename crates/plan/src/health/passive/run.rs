@@ -14,7 +14,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// One exchange later.
+    /// Returns one exchange later.
     pub(super) fn after(self, seen: Seen) -> Self {
         match seen {
             _ if seen.is_good() => Self::default(),
@@ -23,8 +23,8 @@ impl Run {
         }
     }
 
-    /// Why the endpoint is to be ejected. When the bounds on ejections do not let it go, each further multiple of the limit
-    /// asks again: not every failure, since asking takes the mutex.
+    /// Returns why the endpoint is to be ejected. If the limits on ejections prevent it, each further multiple of the threshold asks again:
+    /// not every failure, since asking takes the mutex.
     pub(super) fn verdict(self, rules: &PassiveHealth) -> Option<Evidence> {
         let reaches =
             |count: u32, limit: Option<u32>| limit.is_some_and(|limit| count > 0 && count.is_multiple_of(limit.max(1)));
@@ -34,7 +34,7 @@ impl Run {
         reaches(self.bad, rules.consecutive_5xx).then_some(Evidence::Errors(self.bad))
     }
 
-    /// Of these parts.
+    /// Builds a run from its parts.
     pub(super) fn of(failures: u32, bad: u32) -> Self {
         Self { failures, bad }
     }
@@ -44,12 +44,12 @@ impl Run {
         (self.failures, self.bad)
     }
 
-    /// Both parts in one word.
+    /// Packs both parts into one word.
     pub(super) fn to_bits(self) -> u64 {
         u64::from(self.bad) << 32 | u64::from(self.failures)
     }
 
-    /// The reverse of [`Self::to_bits`].
+    /// Returns the reverse of [`Self::to_bits`].
     pub(super) fn from_bits(bits: u64) -> Self {
         Self { failures: bits as u32, bad: (bits >> 32) as u32 }
     }

@@ -241,7 +241,7 @@ fn latency_is_compared_with_the_median_of_the_others() {
     let normal = window(10, 0, 20);
     assert_eq!(found(&rules, &[normal, window(10, 0, 61), normal]), [1]);
     let told = find(&rules, &[normal, window(10, 0, 200), normal])[0].1.to_string();
-    assert_eq!(told, "answers take 200.0ms, 20.0ms with the others");
+    assert_eq!(told, "responses take 200.0ms, 20.0ms at the others");
     assert_eq!(found(&rules, &[normal, window(10, 0, 60), normal]), NOBODY, "three times is not more than three times");
     assert_eq!(found(&rules, &[window(10, 0, 1), window(10, 0, 49), window(10, 0, 1)]), NOBODY, "fast enough");
     assert_eq!(found(&rules, &[normal, window(9, 100, 900), normal, normal]), NOBODY, "too few good answers");

@@ -1,4 +1,4 @@
-//! What stays the same from one plan to the next, and what is told when a snapshot does not compile.
+//! What stays the same from one plan to the next, and what is reported when a snapshot does not compile.
 
 use model::AddressList;
 use model::filter::FilterUse;
@@ -324,11 +324,11 @@ fn datagrams_cannot_go_where_their_cluster_speaks_what_they_do_not_carry() {
     let tls = UpstreamTls { server_name: None, verify: true, authorities: None, certificate: None };
     assert_eq!(
         told(&|cluster| cluster.tls = Some(tls.clone())),
-        ["listeners/dns/cluster: `a` speaks TLS to its endpoints, which UDP does not carry"]
+        ["listeners/dns/cluster: `a` uses TLS to its endpoints, which is not possible over UDP"]
     );
     assert_eq!(
         told(&|cluster| cluster.proxy_protocol = Some(SendProxy::V1)),
-        ["listeners/dns/cluster: `a` sends the PROXY protocol, which is not sent by UDP here"]
+        ["listeners/dns/cluster: `a` sends the PROXY protocol, which is not supported over UDP"]
     );
     let first = "127.0.0.1:9000";
     assert_eq!(

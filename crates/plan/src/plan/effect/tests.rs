@@ -32,7 +32,7 @@ fn a_plan_that_is_refused_after_all_leaves_no_trace() {
     first.clusters[0].observe(2, Outcome::Failure);
     let (before, epoch) = (known(&first), first.clusters[0].state.epoch());
 
-    // Back from maintenance: it is asked anew, and begins slowly.
+    // Back from maintenance: it is asked again, and begins slowly.
     let mut next = config.clone();
     next.endpoints[2].state = AdminState::Auto;
     let second = plan_of(next, Some(&first));

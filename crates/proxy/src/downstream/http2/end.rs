@@ -11,7 +11,7 @@ use super::{Session, goodbye};
 use crate::downstream::goodbye::Phase;
 use crate::registry::LAST_CALL;
 
-/// How long nothing may happen before the connection is looked after.
+/// Returns how long nothing may happen before the connection is looked after.
 fn rest(http: &HttpListener) -> Duration {
     http.idle_timeout.min(http.stream_timeout)
 }
@@ -49,14 +49,14 @@ impl Session<'_> {
         self.watch.set(Instant::now(), LINGER);
     }
 
-    /// How long nothing may happen, how long nothing may be under way, and how long nothing may be taken.
+    /// Returns how long nothing may happen, how long nothing may be under way, and how long nothing may be taken.
     pub(super) fn timeouts(&self) -> (Duration, Duration, Duration) {
         let plan = self.worker.plan_of(&self.registration.handle);
         let http = plan.http_listener(&self.registration).map(|(_, http)| http);
         http.map_or((LAST_CALL, LAST_CALL, LINGER), |http| (rest(http), http.idle_timeout, http.stream_timeout))
     }
 
-    /// The watch rang: whether to drop everything. If not, the watch is set again.
+    /// Returns whether to drop everything, after the watch rang. If not, the watch is set again.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
         let (rest, idle, stream) = self.timeouts();
         let blocked_since = self.shared.state.borrow().output.blocked_since();
@@ -83,8 +83,8 @@ impl Session<'_> {
         false
     }
 
-    /// Whether a client with exchanges under way is silent even when asked. One that takes what waits for it is not: our PING
-    /// may have to wait longest of all.
+    /// Returns whether a client with exchanges under way is silent even when asked. One that takes what waits for it is not: our PING may
+    /// have to wait longest of all.
     fn is_dead(&mut self, now: Instant, rest: Duration) -> bool {
         let mut state = self.shared.state.borrow_mut();
         let stirs = state.output.stirs();
@@ -105,7 +105,7 @@ impl Session<'_> {
     }
 }
 
-/// What a connection that ends with this code comes to.
+/// Returns what a connection that ends with this code comes to.
 pub(super) fn fault_of(code: u32) -> Option<Fault> {
     match code {
         code::ENHANCE_YOUR_CALM => Some(Fault::Http2Flood),

@@ -28,13 +28,13 @@ pub(super) struct Inline {
 }
 
 impl Inline {
-    /// A place of the connection that has this task and this registration.
+    /// Returns a place of the connection that has this task and this registration.
     pub(super) fn new(task: &Waker, registration: Rc<Registration>) -> Self {
         let flag = FlagWaker::new(task);
         Self { carried: None, waker: flag.clone().into(), flag, registration }
     }
 
-    /// Whether no stream is carried.
+    /// Returns whether no stream is carried.
     pub(super) fn is_free(&self) -> bool {
         self.carried.is_none()
     }
@@ -47,7 +47,7 @@ impl Inline {
         self.poll();
     }
 
-    /// Whether something has happened to the stream that is carried. Then it is to be polled.
+    /// Returns whether something has happened to the stream that is carried. Then it is to be polled.
     pub(super) fn is_called(&self) -> bool {
         self.carried.is_some() && (self.flag.take() || self.registration.is_cut())
     }

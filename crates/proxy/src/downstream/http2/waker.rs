@@ -12,12 +12,12 @@ pub(super) struct FlagWaker {
 }
 
 impl FlagWaker {
-    /// One that wakes `task` for one source.
+    /// Returns one that wakes `task` for one source.
     pub(super) fn new(task: &Waker) -> Arc<Self> {
         Arc::new(Self { task: task.clone(), is_set: AtomicBool::new(false) })
     }
 
-    /// Whether it was woken since this was last asked. From now on it wakes its task again.
+    /// Returns whether it was woken since this was last asked. From now on it wakes its task again.
     pub(super) fn take(&self) -> bool {
         // A look costs little, and nearly always says enough.
         self.is_set.load(Ordering::Acquire) && self.is_set.swap(false, Ordering::AcqRel)

@@ -135,7 +135,7 @@ impl QuicListener {
     }
 }
 
-/// What is known of a connection as it begins.
+/// Returns what is known of a connection as it begins.
 fn introduce(socket: &Socket, listener: &ListenerNow, incoming: &Incoming) -> ConnectionFacts {
     let (peer, configured) = (incoming.remote_address(), &listener.plan.listener);
     let local = local_of(socket, incoming.local_ip(), configured.bind.or_local());

@@ -14,7 +14,7 @@ impl Quic {
         self.inner.borrow_mut().connection.streams().send_streams()
     }
 
-    /// The next stream that the peer has begun.
+    /// Returns the next stream that the peer has begun.
     pub(crate) fn accept(&self, dir: Dir) -> Option<StreamId> {
         self.inner.borrow_mut().connection.streams().accept(dir)
     }
@@ -39,22 +39,22 @@ impl Quic {
         }
     }
 
-    /// Whether the peer has said so of a stream.
+    /// Returns whether the peer has said so of a stream.
     pub(crate) fn is_refused(&self, id: StreamId) -> bool {
         u64::from(VarInt::from(id)) >= self.inner.borrow().refused_from
     }
 
-    /// Whether the peer wants no more of our half.
+    /// Returns whether the peer wants no more of our half.
     pub(crate) fn is_stopped(&self, id: StreamId) -> bool {
         matches!(self.inner.borrow_mut().connection.send_stream(id).stopped(), Ok(Some(_)))
     }
 
-    /// Whether the peer has broken its half off.
+    /// Returns whether the peer has broken its half off.
     pub(crate) fn is_reset(&self, id: StreamId) -> bool {
         matches!(self.inner.borrow_mut().connection.recv_stream(id).received_reset(), Ok(Some(_)))
     }
 
-    /// The next bytes of a stream; `None` is its end. What is read opens the peer's window.
+    /// Returns the next bytes of a stream; `None` is its end. What is read opens the peer's window.
     pub(crate) fn poll_read(
         self: &Rc<Self>,
         id: StreamId,

@@ -117,17 +117,17 @@ impl Socket {
         self.open.get()
     }
 
-    /// Whether anything is left to do: connections of its own, or of sockets before this one, for which it is the way.
+    /// Returns whether anything is left to do: connections of its own, or of sockets before this one, for which it is the way.
     pub(crate) fn is_needed(&self) -> bool {
         self.open() > 0 || self.is_way()
     }
 
-    /// Its number among the sockets of its listener.
+    /// Returns its number among the sockets of its listener.
     pub(crate) fn place(&self) -> usize {
         self.routing.hub.borrow().socket
     }
 
-    /// Whether somebody else reads the socket.
+    /// Returns whether another process reads the socket.
     pub(crate) fn is_paused(&self) -> bool {
         self.routing.is_paused.get()
     }
@@ -141,7 +141,7 @@ impl Socket {
         self.dropped.set(self.dropped.get() + 1);
     }
 
-    /// The same socket for another process.
+    /// Returns the same socket for another process.
     pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
         self.socket.as_fd().try_clone_to_owned()
     }
@@ -205,7 +205,7 @@ impl Socket {
         connected.map(|(handle, connection)| self.add(handle, connection))
     }
 
-    /// Whether its task has ended.
+    /// Returns whether its task has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.get()
     }
@@ -292,7 +292,7 @@ impl Socket {
     }
 }
 
-/// Where a datagram came to, as far as the kernel says.
+/// Returns where a datagram came to, as far as the kernel says.
 pub(crate) fn local_of(socket: &Socket, ip: Option<IpAddr>, bound: SocketAddr) -> SocketAddr {
     let local = socket.local_address().unwrap_or(bound);
     ip.map_or(local, |ip| SocketAddr::new(ip, local.port()))

@@ -24,7 +24,7 @@ impl Timers {
         self.0.insert((at, handle));
     }
 
-    /// The time of the next.
+    /// Returns the time of the next.
     fn next(&self) -> Option<Instant> {
         self.0.first().map(|(at, _)| *at)
     }

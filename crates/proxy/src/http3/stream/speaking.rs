@@ -72,7 +72,7 @@ impl Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// The peer wants no answer any more, as a write has shown.
+    /// Notes that the peer wants no response any more, as a write has shown.
     fn unwanted(&mut self) -> io::Error {
         self.is_spoilt = true;
         gone()

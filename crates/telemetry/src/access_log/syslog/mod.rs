@@ -98,7 +98,7 @@ impl To {
             Self::Tcp(stream) => stream.add(message),
             Self::Udp(address, socket) => {
                 let socket = opened(socket, || udp(*address))?;
-                // What is told is often that an earlier one was refused, and this one was not sent; so it is, once more.
+                // What is reported is often that an earlier one was refused, and this one was not sent; so it is, once more.
                 socket.send(datagram).or_else(|_| socket.send(datagram)).map(drop)
             }
             Self::Unix(path, socket) => {
@@ -176,7 +176,7 @@ impl Head {
     }
 }
 
-/// The name of this machine, or `-` (RFC 5424 section 6.2.4).
+/// Returns the name of this machine, or `-` (RFC 5424 section 6.2.4).
 fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name.trim().chars().filter(char::is_ascii_graphic).collect();

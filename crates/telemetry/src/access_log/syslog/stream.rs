@@ -5,7 +5,7 @@
 //! ```
 //! Nothing here waits: connecting is left to a thread, and the connection takes what it can. Messages wait in between; of
 //! one that was cut by the end of a connection all is sent again. What the kernel had taken when a receiver died is lost
-//! without anybody knowing, as this protocol has no word for "received".
+//! without anyone knowing, as this protocol has no word for "received".
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

@@ -98,7 +98,7 @@ fn a_unix_receiver_that_does_not_read_costs_records_and_no_more_than_a_moment() 
 
 #[test]
 fn over_tcp_messages_wait_for_a_receiver_and_come_whole_and_once() {
-    // An address of this process alone, so that nobody takes the port meanwhile.
+    // An address of this process alone, so that no one takes the port meanwhile.
     let [.., high, low] = process::id().to_be_bytes();
     let listener = TcpListener::bind((Ipv4Addr::new(127, 77, high, low), 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -107,7 +107,7 @@ fn over_tcp_messages_wait_for_a_receiver_and_come_whole_and_once() {
         let mut syslog = Syslog::new(&settings(SyslogAddress::Tcp(address), style));
         syslog.carry(b"one\ntwo\n").unwrap();
         assert!(syslog.has_waiting() && syslog.is_busy());
-        // Nobody is there.
+        // No one is there.
         let mut refused = Ok(());
         while refused.is_ok() {
             refused = syslog.go_on();
