@@ -20,13 +20,28 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Someone may have put a pipe in its place, which is not waited for.
-        let read = || std::io::read_to_string(config::open_file(&self.0)?.take(CONTENT_BYTES_MAX));
-        if read().is_ok_and(|found| found == content()) {
-            // It may be gone by itself.
-            let _ = std::fs::remove_file(&self.0);
+        // It may be gone by itself.
+        let _ = remove_own(&self.0);
+    }
+}
+
+/// Removes the file if it holds the number of this process. The successor may write its own at any moment: to read first and to remove
+/// then would remove that one. So the file is moved aside, and put back if it is another's, unless there is a newer one by then.
+fn remove_own(path: &Path) -> io::Result<()> {
+    // Someone may have put a pipe in its place, which is not waited for.
+    let read = |path: &Path| io::read_to_string(config::open_file(path)?.take(CONTENT_BYTES_MAX));
+    if read(path)? != content() {
+        return Ok(());
+    }
+    let aside = beside(path);
+    fs::rename(path, &aside)?;
+    if read(&aside).is_ok_and(|found| found != content()) {
+        match fs::hard_link(&aside, path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return fs::rename(&aside, path),
+            _ => {}
         }
     }
+    fs::remove_file(&aside)
 }
 
 /// More than a number and the end of its line.
@@ -36,11 +51,16 @@ fn content() -> String {
     format!("{}\n", std::process::id())
 }
 
-/// Replaces the file atomically, so that readers see one number or the other.
-fn replace(path: &Path, content: &str) -> io::Result<()> {
+/// A name beside it that is this process's own.
+fn beside(path: &Path) -> PathBuf {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
-    let beside = PathBuf::from(beside);
+    PathBuf::from(beside)
+}
+
+/// Replaces the file atomically, so that readers see one number or the other.
+fn replace(path: &Path, content: &str) -> io::Result<()> {
+    let beside = beside(path);
     // Of a process that had this number and was killed. Anyone who else may write into the folder could have left a link there: what it
     // leads to is not touched.
     match fs::remove_file(&beside) {
@@ -67,6 +87,23 @@ mod tests {
         drop(written);
         assert!(path.exists());
         std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn the_file_of_a_successor_that_writes_at_the_same_time_is_never_lost() {
+        let folder = std::env::temp_dir().join(format!("equipoise-pid-race-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (path, new) = (folder.join("pid"), folder.join("new"));
+        for _ in 0..2_000 {
+            fs::write(&path, content()).unwrap();
+            fs::write(&new, "1\n").unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| fs::rename(&new, &path).unwrap());
+                scope.spawn(|| drop(PidFile(path.clone())));
+            });
+            assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+        }
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
