@@ -619,9 +619,9 @@ impl<'p> Exchange<'p> {
         &mut self,
         cluster: &'p ClusterPlan,
         line: Line,
-        (endpoint, side): (&'p EndpointPlan, &'p EndpointLocal),
+        (endpoint, endpoint_local): (&'p EndpointPlan, &'p EndpointLocal),
     ) -> Result<Next, Fault> {
-        let mut conversation = Conversation::begin(self, (cluster, endpoint, side), line)?;
+        let mut conversation = Conversation::begin(self, (cluster, endpoint, endpoint_local), line)?;
         let outcome = conversation.run(self).await;
         conversation.end(self, outcome.as_ref().err().copied());
         outcome

@@ -71,22 +71,22 @@ pub(crate) type Connecting<'p> = Pin<Box<dyn Future<Output = Result<Line, Fault>
 /// be one that was idle.
 pub(crate) fn line_beside<'p>(
     exchange: &Exchange<'p>,
-    now: &'p ClusterLocal,
-    (endpoint, side): (&'p EndpointPlan, &'p EndpointLocal),
+    local: &'p ClusterLocal,
+    (endpoint, endpoint_local): (&'p EndpointPlan, &'p EndpointLocal),
     at: Option<Instant>,
 ) -> Result<Line, Connecting<'p>> {
-    if let Some(wanted) = Wanted::new(exchange, now, (endpoint, side), at.is_none()) {
+    if let Some(wanted) = Wanted::new(exchange, local, (endpoint, endpoint_local), at.is_none()) {
         return wanted.at_once(at.unwrap_or_else(Instant::now)).map_err(|missing| wanted.later(missing));
     }
-    let (worker, timeout) = (exchange.worker.index, now.plan.cluster.timeouts.connect);
-    let shard = side.series.of(worker);
-    if let Some(kept) = at.and_then(|at| exchange.kept_for(now, side, at)) {
+    let (worker, timeout) = (exchange.worker.index, local.plan.cluster.timeouts.connect);
+    let shard = endpoint_local.series.of(worker);
+    if let Some(kept) = at.and_then(|at| exchange.kept_for(local, endpoint_local, at)) {
         shard.reused.add(1);
         return Ok(Line::Http1(kept));
     }
-    let opening = exchange.opening(&now.plan);
-    let socket = &now.plan.cluster.socket;
-    let target = Target { endpoint: &endpoint.endpoint, socket, tls: now.tls.as_deref() };
+    let opening = exchange.opening(&local.plan);
+    let socket = &local.plan.cluster.socket;
+    let target = Target { endpoint: &endpoint.endpoint, socket, tls: local.tls.as_deref() };
     Err(Box::pin(async move {
         let work = tokio::time::timeout(timeout, establish(target, opening));
         let connected = work.await.unwrap_or(Err(Fault::ConnectTimeout));

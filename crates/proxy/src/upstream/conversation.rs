@@ -37,7 +37,7 @@ use crate::worker_plan::EndpointLocal;
 /// See the module.
 pub(crate) struct Conversation<'p> {
     cluster: &'p ClusterPlan,
-    side: &'p EndpointLocal,
+    endpoint_local: &'p EndpointLocal,
     /// Given back as soon as the endpoint's part is done.
     upstream: Option<UpstreamConnection>,
     upload: Pump,
@@ -60,7 +60,7 @@ impl<'p> Conversation<'p> {
     /// Sends the request head on a stream of its own, or writes it into one buffer with what came of the body.
     pub(crate) fn begin(
         exchange: &mut Exchange<'p>,
-        (cluster, endpoint, side): (&'p ClusterPlan, &EndpointPlan, &'p EndpointLocal),
+        (cluster, endpoint, endpoint_local): (&'p ClusterPlan, &EndpointPlan, &'p EndpointLocal),
         line: Line,
     ) -> Result<Self, Fault> {
         let framing = exchange.request.framing;
@@ -108,7 +108,7 @@ impl<'p> Conversation<'p> {
         begun.map_err(|fault| refused_upload(&mut exchange.connection.io, &fault))?;
         Ok(Self {
             cluster,
-            side,
+            endpoint_local,
             upstream: Some(upstream),
             upload,
             upload_broken: false,
@@ -131,7 +131,7 @@ impl<'p> Conversation<'p> {
     pub(crate) async fn run(&mut self, exchange: &mut Exchange<'p>) -> Result<Next, Fault> {
         let is_first = exchange.told.retries == 0 && exchange.told.hedges == 0;
         let hedged = exchange.told.cluster.filter(|_| is_first && exchange.is_replayable());
-        let hedged = hedged.and_then(|now| Some((hedge::rules(exchange, now)?, &**now)));
+        let hedged = hedged.and_then(|local| Some((hedge::rules(exchange, local)?, &**local)));
         // On a connection that is one client's nobody else can answer for its endpoint.
         let parsed = match hedged.filter(|_| self.upstream.as_ref().is_none_or(|line| line.bond == Bond::None)) {
             None => self.await_head(exchange).await?,
@@ -148,10 +148,10 @@ impl<'p> Conversation<'p> {
         }
         self.note_authentication(exchange);
         exchange.witness_head();
-        if exchange.told.cluster.is_some_and(|now| policy(exchange, now).on.hold_after_answer()) {
+        if exchange.told.cluster.is_some_and(|local| policy(exchange, local).on.hold_after_answer()) {
             self.keep_sent(exchange, None);
         }
-        if exchange.told.cluster.is_some_and(|now| exchange.retries_status(now)) {
+        if exchange.told.cluster.is_some_and(|local| exchange.retries_status(local)) {
             // Boxed: it is rare, and its state would make every exchange larger.
             Box::pin(self.discard_response(exchange, &parsed)).await;
             return Err(Fault::RetriedStatus);
@@ -195,7 +195,7 @@ impl<'p> Conversation<'p> {
     /// Keeps what was sent on a stream, should it be needed again: what nobody has looked at because the stream was refused, and
     /// else as much as the rules for retries allow.
     fn keep_sent(&mut self, exchange: &mut Exchange<'p>, fault: Option<Fault>) {
-        let allowed = exchange.told.cluster.map_or(0, |now| policy(exchange, now).body_bytes_max);
+        let allowed = exchange.told.cluster.map_or(0, |local| policy(exchange, local).body_bytes_max);
         let max = if fault == Some(Fault::StreamRefused) { REPLAY_BYTES_MAX } else { allowed };
         let stream = self.upstream.as_mut().and_then(|upstream| upstream.io.message());
         if let Some(sent) = stream.and_then(MessageStream::take_sent)
@@ -319,7 +319,7 @@ impl<'p> Conversation<'p> {
 
     fn head_timeout(&self, exchange: &Exchange<'p>) -> Duration {
         let whole = self.cluster.cluster.timeouts.response_head;
-        let tried = exchange.told.cluster.and_then(|now| policy(exchange, now).timeout);
+        let tried = exchange.told.cluster.and_then(|local| policy(exchange, local).timeout);
         tried.map_or(whole, |tried| whole.min(tried))
     }
 

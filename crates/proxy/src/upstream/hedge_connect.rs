@@ -19,13 +19,13 @@ use crate::exchange::Exchange;
 use crate::worker_plan::{ClusterLocal, EndpointLocal};
 
 /// The rules for a connection that is made for an exchange, and how long it may take alone.
-pub(crate) fn rules<'p>(exchange: &Exchange<'p>, now: &'p ClusterLocal) -> Option<(&'p Hedge, Duration)> {
-    let rules = rules_of(exchange, now)?;
+pub(crate) fn rules<'p>(exchange: &Exchange<'p>, local: &'p ClusterLocal) -> Option<(&'p Hedge, Duration)> {
+    let rules = rules_of(exchange, local)?;
     let is_first = exchange.told.retries == 0 && exchange.told.hedges == 0;
-    if !is_first || now.plan.endpoints.len() < 2 {
+    if !is_first || local.plan.endpoints.len() < 2 {
         return None;
     }
-    let after = now.hedging.borrow().after(rules)?;
+    let after = local.hedging.borrow().after(rules)?;
     Some((rules, after))
 }
 
@@ -36,21 +36,22 @@ pub(crate) fn rules<'p>(exchange: &Exchange<'p>, now: &'p ClusterLocal) -> Optio
 /// As [`super::connect::connect`]; that of the first endpoint when both fail.
 pub(crate) async fn line_to_either<'p>(
     exchange: &mut Exchange<'p>,
-    now: &'p ClusterLocal,
+    local: &'p ClusterLocal,
     (rules, after): (&'p Hedge, Duration),
-    (endpoint, side): (&'p EndpointPlan, &'p EndpointLocal),
+    (endpoint, endpoint_local): (&'p EndpointPlan, &'p EndpointLocal),
     first: Connecting<'p>,
 ) -> Result<Line, Fault> {
     let begun = exchange.told.now;
-    if hedge::rules(exchange, now).is_none() || !exchange.is_replayable() {
+    if hedge::rules(exchange, local).is_none() || !exchange.is_replayable() {
         // Others that may be hedged have earned their share of the budget already.
-        now.hedging.borrow_mut().earn(rules);
+        local.hedging.borrow_mut().earn(rules);
     }
     // Each of both has a time of its own, which ends first.
-    let connect = now.plan.cluster.timeouts.connect;
+    let connect = local.plan.cluster.timeouts.connect;
     exchange.connection.watch.set(begun, after.saturating_add(connect.saturating_mul(2)));
     let alarm = Some(Box::pin(tokio::time::sleep_until((begun + after).into())));
-    let mut race = Race { rules, now, endpoint, side, alarm, first: Some(first), failed: None, rival: None };
+    let mut race =
+        Race { rules, local, endpoint, endpoint_local, alarm, first: Some(first), failed: None, rival: None };
     let outcome = poll_fn(|cx| race.poll(cx, exchange)).await;
     let at = exchange.told.look();
     exchange.told.phases.connect += at - begun;
@@ -64,9 +65,9 @@ pub(crate) async fn line_to_either<'p>(
 /// Two lines on their way.
 struct Race<'p> {
     rules: &'p Hedge,
-    now: &'p ClusterLocal,
+    local: &'p ClusterLocal,
     endpoint: &'p EndpointPlan,
-    side: &'p EndpointLocal,
+    endpoint_local: &'p EndpointLocal,
     /// Rings when another may be asked.
     alarm: Option<Pin<Box<Sleep>>>,
     first: Option<Connecting<'p>>,
@@ -77,7 +78,7 @@ struct Race<'p> {
 
 struct Rival<'p> {
     endpoint: &'p EndpointPlan,
-    side: &'p Rc<EndpointLocal>,
+    endpoint_local: &'p Rc<EndpointLocal>,
     lease: Lease,
     pass: Option<Pass>,
     line: Result<Line, Connecting<'p>>,
@@ -124,24 +125,24 @@ impl<'p> Race<'p> {
 
     /// The line of the rival, to which the exchange then goes.
     fn poll_rival(&mut self, cx: &mut TaskContext<'_>, exchange: &mut Exchange<'p>) -> Option<Line> {
-        let Rival { lease, pass, line, endpoint, side } = self.rival.take()?;
+        let Rival { lease, pass, line, endpoint, endpoint_local } = self.rival.take()?;
         let done = match line {
             Ok(line) => Ok(line),
             Err(mut connecting) => match connecting.as_mut().poll(cx) {
                 Poll::Ready(done) => done,
                 Poll::Pending => {
-                    self.rival = Some(Rival { lease, pass, line: Err(connecting), endpoint, side });
+                    self.rival = Some(Rival { lease, pass, line: Err(connecting), endpoint, endpoint_local });
                     return None;
                 }
             },
         };
         match done {
             Ok(line) => {
-                self.crown(exchange, (endpoint, side), lease, pass);
+                self.crown(exchange, (endpoint, endpoint_local), lease, pass);
                 Some(line)
             }
             Err(fault) => {
-                self.lose_rival(exchange, (endpoint, side), pass, fault);
+                self.lose_rival(exchange, (endpoint, endpoint_local), pass, fault);
                 None
             }
         }
@@ -150,52 +151,52 @@ impl<'p> Race<'p> {
     fn lose_rival(
         &self,
         exchange: &mut Exchange<'p>,
-        (endpoint, side): (&EndpointPlan, &EndpointLocal),
+        (endpoint, endpoint_local): (&EndpointPlan, &EndpointLocal),
         mut pass: Option<Pass>,
         fault: Fault,
     ) {
-        side.series.of(exchange.worker.index).fault(fault);
+        endpoint_local.series.of(exchange.worker.index).fault(fault);
         exchange.replay.tried.push(endpoint.state.slot);
         let at = exchange.told.look();
         if fault.consequence().against_health {
-            self.now.plan.witness(&endpoint.state, Seen::Failed, at);
-            self.now.plan.tell_circuit(&mut pass, false, at);
+            self.local.plan.witness(&endpoint.state, Seen::Failed, at);
+            self.local.plan.tell_circuit(&mut pass, false, at);
         }
     }
 
     /// Asks one more endpoint, if there is another with room and the budget allows it.
     fn add_rival(&mut self, exchange: &mut Exchange<'p>) {
         let at = exchange.told.look();
-        let now = self.now;
-        let shard = now.series.of(exchange.worker.index);
-        if !now.hedging.borrow_mut().affords(self.rules, at) {
+        let local = self.local;
+        let shard = local.series.of(exchange.worker.index);
+        if !local.hedging.borrow_mut().affords(self.rules, at) {
             shard.hedges_refused.add(1);
             return;
         }
-        let Some((lease, pass)) = take_place(exchange, now, &[self.endpoint.state.slot]) else { return };
-        let endpoint = &now.plan.endpoints[lease.endpoint_index()];
-        let Some(side) = exchange.plan.endpoint(&endpoint.state) else { return };
-        let is_paid = now.hedging.borrow_mut().spend(self.rules, at);
+        let Some((lease, pass)) = take_place(exchange, local, &[self.endpoint.state.slot]) else { return };
+        let endpoint = &local.plan.endpoints[lease.endpoint_index()];
+        let Some(endpoint_local) = exchange.plan.endpoint(&endpoint.state) else { return };
+        let is_paid = local.hedging.borrow_mut().spend(self.rules, at);
         debug_assert!(is_paid, "no other task takes from it meanwhile");
         shard.hedges.add(1);
         shard.picked(lease.reason());
         exchange.told.hedges += 1;
         // Not one that was idle, of which nobody knows whether it still works.
-        let line = line_beside(exchange, now, (endpoint, side), None);
-        self.rival = Some(Rival { endpoint, side, lease, pass, line });
+        let line = line_beside(exchange, local, (endpoint, endpoint_local), None);
+        self.rival = Some(Rival { endpoint, endpoint_local, lease, pass, line });
     }
 
     /// From here on the exchange is at the rival's endpoint.
     fn crown(
         &self,
         exchange: &mut Exchange<'p>,
-        (endpoint, side): (&'p EndpointPlan, &'p Rc<EndpointLocal>),
+        (endpoint, endpoint_local): (&'p EndpointPlan, &'p Rc<EndpointLocal>),
         lease: Lease,
         pass: Option<Pass>,
     ) {
         let index = exchange.worker.index;
         if let Some(fault) = self.failed {
-            self.side.series.of(index).fault(fault);
+            self.endpoint_local.series.of(index).fault(fault);
         }
         if let Some(session) = &exchange.session {
             exchange.told.session = session.outcome(Some(lease.endpoint_index()));
@@ -204,9 +205,9 @@ impl<'p> Race<'p> {
         exchange.told.pick = Some(lease.reason());
         exchange.lease = Some(lease);
         exchange.pass = pass;
-        exchange.told.endpoint = Some((endpoint, side));
+        exchange.told.endpoint = Some((endpoint, endpoint_local));
         exchange.told.is_witnessed = false;
-        self.now.series.of(index).hedges_won.add(1);
+        self.local.series.of(index).hedges_won.add(1);
     }
 
     /// The rival kept the client waiting as well, and was let in by itself.
@@ -214,7 +215,7 @@ impl<'p> Race<'p> {
         if let Some(rival) = &mut self.rival
             && !exchange.is_bounded_by_client()
         {
-            self.now.plan.tell_circuit(&mut rival.pass, false, exchange.told.look());
+            self.local.plan.tell_circuit(&mut rival.pass, false, exchange.told.look());
         }
     }
 }

@@ -22,30 +22,30 @@ use crate::upstream::connect::{Connecting, line_beside};
 use crate::worker_plan::{ClusterLocal, EndpointLocal};
 
 /// The rules for an exchange, if it may be at more than one endpoint: the route's, else the cluster's.
-pub(crate) fn rules<'p>(exchange: &Exchange<'p>, now: &'p ClusterLocal) -> Option<&'p Hedge> {
-    let rules = rules_of(exchange, now)?;
+pub(crate) fn rules<'p>(exchange: &Exchange<'p>, local: &'p ClusterLocal) -> Option<&'p Hedge> {
+    let rules = rules_of(exchange, local)?;
     (rules.methods.allow(exchange.incoming.head.method) && !exchange.wants_upgrade()).then_some(rules)
 }
 
 /// The rules for an exchange that may go to any endpoint.
-pub(crate) fn rules_of<'p>(exchange: &Exchange<'p>, now: &'p ClusterLocal) -> Option<&'p Hedge> {
+pub(crate) fn rules_of<'p>(exchange: &Exchange<'p>, local: &'p ClusterLocal) -> Option<&'p Hedge> {
     let own = exchange.told.route.and_then(|route| route.route.hedge.as_ref());
-    let rules = own.or(now.plan.cluster.resilience.hedge.as_ref())?;
+    let rules = own.or(local.plan.cluster.resilience.hedge.as_ref())?;
     // What another endpoint would answer is not of the session, which would move there besides.
     let is_free = exchange.session.is_none_or(|session| session.pinned().is_none());
-    (is_free && !authenticates(exchange, now)).then_some(rules)
+    (is_free && !authenticates(exchange, local)).then_some(rules)
 }
 
 /// Whether an endpoint authenticates the client by its connection, or is about to: another knows nothing of that, and would win with
 /// its 401, while the connection that counts is dropped.
-fn authenticates(exchange: &Exchange<'_>, now: &ClusterLocal) -> bool {
-    exchange.authenticated_at(&now.plan).is_some() || is_brought(&exchange.incoming.head.fields)
+fn authenticates(exchange: &Exchange<'_>, local: &ClusterLocal) -> bool {
+    exchange.authenticated_at(&local.plan).is_some() || is_brought(&exchange.incoming.head.fields)
 }
 
 /// Attempts of one exchange beside its first.
 struct Race<'p> {
     rules: &'p Hedge,
-    now: &'p ClusterLocal,
+    local: &'p ClusterLocal,
     /// Rings when the next may begin; `None` when there is to be no other.
     alarm: Option<Pin<Box<Sleep>>>,
     after: Duration,
@@ -63,7 +63,7 @@ struct Race<'p> {
 /// An attempt beside the first.
 struct Rival<'p> {
     endpoint: &'p EndpointPlan,
-    side: &'p Rc<EndpointLocal>,
+    endpoint_local: &'p Rc<EndpointLocal>,
     lease: Lease,
     pass: Option<Pass>,
     stage: Stage<'p>,
@@ -83,15 +83,15 @@ impl<'p> Conversation<'p> {
     pub(super) async fn await_first(
         &mut self,
         exchange: &mut Exchange<'p>,
-        (rules, now): (&'p Hedge, &'p ClusterLocal),
+        (rules, local): (&'p Hedge, &'p ClusterLocal),
     ) -> Result<ResponseParsed, Fault> {
         let begun = exchange.told.now;
-        let after = now.hedging.borrow().after(rules);
+        let after = local.hedging.borrow().after(rules);
         let first = exchange.told.endpoint.map(|(endpoint, _)| endpoint.state.slot);
         let alarm = after.map(|after| Box::pin(tokio::time::sleep_until((begun + after).into())));
         let (rivals, asked) = (Vec::new(), first.into_iter().collect());
         let after = after.unwrap_or_default();
-        let mut race = Race { rules, now, alarm, after, rivals, latest: begun, won: None, asked, failed: None };
+        let mut race = Race { rules, local, alarm, after, rivals, latest: begun, won: None, asked, failed: None };
         self.begin_waiting(exchange);
         let outcome = poll_fn(|cx| race.poll(cx, self, exchange)).await;
         for rival in race.rivals.drain(..) {
@@ -167,15 +167,15 @@ impl<'p> Race<'p> {
         let fault = ready!(first.poll_patience(cx, exchange));
         if fault == Fault::TotalTimeout && !exchange.is_bounded_by_client() {
             // All of them kept it waiting, each let in by itself.
-            let now = self.now;
+            let local = self.local;
             let at = exchange.told.look();
-            self.rivals.iter_mut().for_each(|rival| now.plan.tell_circuit(&mut rival.pass, false, at));
+            self.rivals.iter_mut().for_each(|rival| local.plan.tell_circuit(&mut rival.pass, false, at));
         }
         match self.failed {
             _ if fault.consequence().source != Source::Upstream => Poll::Ready(fault),
             Some(failed) => {
                 for mut rival in self.rivals.drain(..) {
-                    rival.fail(exchange, self.now, fault);
+                    rival.fail(exchange, self.local, fault);
                     rival.stage.abandon(exchange);
                 }
                 Poll::Ready(failed)
@@ -209,7 +209,7 @@ impl<'p> Race<'p> {
     /// Learns how long answers take. When another has won, the first is known to take at least so long: left out, what is
     /// slow would be forgotten because it is hedged.
     fn learn(&self, begun: Instant, now: Instant) {
-        let hedging = &mut *self.now.hedging.borrow_mut();
+        let hedging = &mut *self.local.hedging.borrow_mut();
         if self.failed.is_none() {
             hedging.observe(self.rules, now.saturating_duration_since(begun));
         }
@@ -230,7 +230,7 @@ impl<'p> Race<'p> {
     ) -> Option<(usize, ResponseParsed)> {
         let mut place = 0;
         while place < self.rivals.len() {
-            match self.rivals[place].poll(cx, exchange, self.now) {
+            match self.rivals[place].poll(cx, exchange, self.local) {
                 Poll::Pending => place += 1,
                 Poll::Ready(Ok(parsed)) => {
                     let status = exchange.response().status;
@@ -240,12 +240,12 @@ impl<'p> Race<'p> {
                     }
                     let mut rival = self.rivals.remove(place);
                     let latency = exchange.told.look().saturating_duration_since(rival.begun);
-                    rival.witness(exchange, self.now, Seen::Answered { status, latency });
+                    rival.witness(exchange, self.local, Seen::Answered { status, latency });
                     rival.stage.abandon(exchange);
                 }
                 Poll::Ready(Err(fault)) => {
                     let mut rival = self.rivals.remove(place);
-                    rival.fail(exchange, self.now, fault);
+                    rival.fail(exchange, self.local, fault);
                     rival.stage.abandon(exchange);
                 }
             }
@@ -257,34 +257,34 @@ impl<'p> Race<'p> {
     fn add_rival(&mut self, exchange: &mut Exchange<'p>) {
         let at = exchange.told.look();
         self.alarm = None;
-        let now = self.now;
-        if self.asked.len() >= now.plan.endpoints.len() {
+        let local = self.local;
+        if self.asked.len() >= local.plan.endpoints.len() {
             return;
         }
-        let shard = now.series.of(exchange.worker.index);
+        let shard = local.series.of(exchange.worker.index);
         // First, for what is taken only to be given back is missing elsewhere for that moment.
-        if !now.hedging.borrow_mut().affords(self.rules, at) {
+        if !local.hedging.borrow_mut().affords(self.rules, at) {
             shard.hedges_refused.add(1);
             return;
         }
-        let Some((lease, pass)) = take_place(exchange, now, &self.asked) else { return };
-        let endpoint = &now.plan.endpoints[lease.endpoint_index()];
-        let Some(side) = exchange.plan.endpoint(&endpoint.state) else { return };
-        let stage = match line_beside(exchange, now, (endpoint, side), Some(at)) {
-            Ok(line) => match Conversation::begin(exchange, (&now.plan, endpoint, side), line) {
+        let Some((lease, pass)) = take_place(exchange, local, &self.asked) else { return };
+        let endpoint = &local.plan.endpoints[lease.endpoint_index()];
+        let Some(endpoint_local) = exchange.plan.endpoint(&endpoint.state) else { return };
+        let stage = match line_beside(exchange, local, (endpoint, endpoint_local), Some(at)) {
+            Ok(line) => match Conversation::begin(exchange, (&local.plan, endpoint, endpoint_local), line) {
                 Ok(conversation) => Stage::Talking(Box::new(conversation.beside())),
                 Err(_) => return,
             },
             Err(connecting) => Stage::Connecting(connecting),
         };
-        let is_paid = now.hedging.borrow_mut().spend(self.rules, at);
+        let is_paid = local.hedging.borrow_mut().spend(self.rules, at);
         debug_assert!(is_paid, "no other task takes from it meanwhile");
         shard.hedges.add(1);
         shard.picked(lease.reason());
         exchange.told.hedges += 1;
         self.asked.push(endpoint.state.slot);
         self.latest = at;
-        self.rivals.push(Rival { endpoint, side, lease, pass, stage, begun: at, anew: 0 });
+        self.rivals.push(Rival { endpoint, endpoint_local, lease, pass, stage, begun: at, anew: 0 });
         if exchange.told.hedges + 1 < self.rules.attempts_max {
             self.alarm = Some(Box::pin(tokio::time::sleep_until((at + self.after).into())));
         }
@@ -294,8 +294,8 @@ impl<'p> Race<'p> {
     fn crown(&mut self, rival: Rival<'p>, first: &mut Conversation<'p>, exchange: &mut Exchange<'p>) {
         let Stage::Talking(conversation) = rival.stage else { return };
         let index = exchange.worker.index;
-        if let (Some(fault), Some((_, side))) = (self.failed, exchange.told.endpoint) {
-            side.series.of(index).fault(fault);
+        if let (Some(fault), Some((_, endpoint_local))) = (self.failed, exchange.told.endpoint) {
+            endpoint_local.series.of(index).fault(fault);
         }
         std::mem::replace(first, *conversation).abandon(exchange);
         if let Some(session) = &exchange.session {
@@ -306,9 +306,9 @@ impl<'p> Race<'p> {
         exchange.told.pick = Some(rival.lease.reason());
         exchange.lease = Some(rival.lease);
         exchange.pass = rival.pass;
-        exchange.told.endpoint = Some((rival.endpoint, rival.side));
+        exchange.told.endpoint = Some((rival.endpoint, rival.endpoint_local));
         exchange.told.is_witnessed = false;
-        self.now.series.of(index).hedges_won.add(1);
+        self.local.series.of(index).hedges_won.add(1);
     }
 }
 
@@ -317,7 +317,7 @@ impl<'p> Rival<'p> {
         &mut self,
         cx: &mut TaskContext<'_>,
         exchange: &mut Exchange<'p>,
-        now: &'p ClusterLocal,
+        local: &'p ClusterLocal,
     ) -> Poll<Result<ResponseParsed, Fault>> {
         loop {
             match &mut self.stage {
@@ -325,7 +325,7 @@ impl<'p> Rival<'p> {
                     let Poll::Ready(connected) = work.as_mut().poll(cx) else { return Poll::Pending };
                     self.begun = exchange.told.look();
                     let conversation =
-                        Conversation::begin(exchange, (&now.plan, self.endpoint, self.side), connected?)?;
+                        Conversation::begin(exchange, (&local.plan, self.endpoint, self.endpoint_local), connected?)?;
                     self.stage = Stage::Talking(Box::new(conversation.beside()));
                 }
                 Stage::Talking(conversation) => match conversation.poll_answer(cx, exchange) {
@@ -333,11 +333,11 @@ impl<'p> Rival<'p> {
                     Poll::Ready(Err(Fault::StaleConnection))
                         if exchange.may_send_again() && self.anew < REFUSED_STREAMS_MAX =>
                     {
-                        self.connect_anew(exchange, now);
+                        self.connect_anew(exchange, local);
                     }
                     // There it was not seen, for certain.
                     Poll::Ready(Err(Fault::StreamRefused)) if self.anew < REFUSED_STREAMS_MAX => {
-                        self.connect_anew(exchange, now);
+                        self.connect_anew(exchange, local);
                     }
                     other => return other,
                 },
@@ -345,25 +345,25 @@ impl<'p> Rival<'p> {
         }
     }
 
-    fn connect_anew(&mut self, exchange: &mut Exchange<'p>, now: &'p ClusterLocal) {
+    fn connect_anew(&mut self, exchange: &mut Exchange<'p>, local: &'p ClusterLocal) {
         self.anew += 1;
-        let connecting = match line_beside(exchange, now, (self.endpoint, self.side), None) {
+        let connecting = match line_beside(exchange, local, (self.endpoint, self.endpoint_local), None) {
             Ok(line) => Box::pin(std::future::ready(Ok(line))) as Connecting<'p>,
             Err(connecting) => connecting,
         };
         std::mem::replace(&mut self.stage, Stage::Connecting(connecting)).abandon(exchange);
     }
 
-    fn witness(&mut self, exchange: &mut Exchange<'p>, now: &ClusterLocal, seen: Seen) {
+    fn witness(&mut self, exchange: &mut Exchange<'p>, local: &ClusterLocal, seen: Seen) {
         let at = exchange.told.look();
-        now.plan.witness(&self.endpoint.state, seen, at);
-        now.plan.tell_circuit(&mut self.pass, seen.is_good(), at);
+        local.plan.witness(&self.endpoint.state, seen, at);
+        local.plan.tell_circuit(&mut self.pass, seen.is_good(), at);
     }
 
-    fn fail(&mut self, exchange: &mut Exchange<'p>, now: &ClusterLocal, fault: Fault) {
-        self.side.series.of(exchange.worker.index).fault(fault);
+    fn fail(&mut self, exchange: &mut Exchange<'p>, local: &ClusterLocal, fault: Fault) {
+        self.endpoint_local.series.of(exchange.worker.index).fault(fault);
         if fault.consequence().against_health {
-            self.witness(exchange, now, Seen::Failed);
+            self.witness(exchange, local, Seen::Failed);
         }
     }
 }
@@ -380,10 +380,10 @@ impl<'p> Stage<'p> {
 /// for.
 pub(crate) fn take_place<'p>(
     exchange: &Exchange<'p>,
-    now: &'p ClusterLocal,
+    local: &'p ClusterLocal,
     asked: &[u32],
 ) -> Option<(Lease, Option<Pass>)> {
-    let (plan, worker, head) = (&now.plan, exchange.worker, &exchange.incoming.head);
+    let (plan, worker, head) = (&local.plan, exchange.worker, &exchange.incoming.head);
     let ask = Ask {
         tried: asked,
         key: plan.key(head, exchange.client),
@@ -394,7 +394,7 @@ pub(crate) fn take_place<'p>(
     };
     let mut pass = None;
     plan.let_in(&mut pass, ask.now).and_then(|()| plan.occupy(&mut pass)).ok()?;
-    match plan.pick(&mut now.cache.borrow_mut(), &mut || worker.random.next(), &ask) {
+    match plan.pick(&mut local.cache.borrow_mut(), &mut || worker.random.next(), &ask) {
         Pick::Endpoint(lease) if !asked.contains(&lease.state().slot) => Some((lease.because(PickReason::Hedge), pass)),
         _ => None,
     }

@@ -73,7 +73,7 @@ impl<'p> Conversation<'p> {
                     }
                     let clean = download.take_leftover().is_none() && self.keeps_alive && !self.upload_broken;
                     let is_awaited = exchange.is_place_awaited();
-                    give_back(exchange, self.side, self.upstream.take(), clean);
+                    give_back(exchange, self.endpoint_local, self.upstream.take(), clean);
                     if is_awaited {
                         // The endpoint is idle until its next request is sent: that goes first.
                         cx.waker().wake_by_ref();
@@ -155,7 +155,7 @@ impl<'p> Conversation<'p> {
         };
         let may_be_clean = may_be_short && parsed.keep_alive && self.upload.is_finished() && !self.upload_broken;
         let clean = may_be_clean && self.discard_body(exchange, parsed.framing).await;
-        give_back(exchange, self.side, self.upstream.take(), clean);
+        give_back(exchange, self.endpoint_local, self.upstream.take(), clean);
     }
 
     /// Reads the body of a response that nobody gets. False: it is not over soon.
@@ -192,19 +192,24 @@ fn fit_for_client(exchange: &mut Exchange<'_>) {
 
 /// The endpoint's part is done, though the client may not have all of it yet: its place is free for the next, and so is
 /// the connection if it ended `clean`.
-fn give_back(exchange: &mut Exchange<'_>, side: &EndpointLocal, upstream: Option<UpstreamConnection>, clean: bool) {
+fn give_back(
+    exchange: &mut Exchange<'_>,
+    endpoint_local: &EndpointLocal,
+    upstream: Option<UpstreamConnection>,
+    clean: bool,
+) {
     exchange.witness_answer();
     exchange.leave_endpoint();
-    if let Some(upstream) = upstream.filter(|upstream| clean && is_wanted_by(exchange, side, upstream)) {
-        side.pool.give(upstream, exchange.told.now, &exchange.connection.facts);
+    if let Some(upstream) = upstream.filter(|upstream| clean && is_wanted_by(exchange, endpoint_local, upstream)) {
+        endpoint_local.pool.give(upstream, exchange.told.now, &exchange.connection.facts);
     }
 }
 
 /// Whether anybody can use a connection again. One that is authenticated is of use to its client while that stays, and where it has
 /// one request at a time: of a client with many (HTTP/2, HTTP/3) each would leave a connection, and none would find its own.
-fn is_wanted_by(exchange: &Exchange<'_>, side: &EndpointLocal, upstream: &UpstreamConnection) -> bool {
+fn is_wanted_by(exchange: &Exchange<'_>, endpoint_local: &EndpointLocal, upstream: &UpstreamConnection) -> bool {
     match upstream.bond {
-        Bond::None => !side.pool.is_private() || exchange.client_keeps_alive(),
+        Bond::None => !endpoint_local.pool.is_private() || exchange.client_keeps_alive(),
         Bond::Client => exchange.incoming.head.version < Version::Http2 && exchange.client_keeps_alive(),
         Bond::Doubtful => false,
     }

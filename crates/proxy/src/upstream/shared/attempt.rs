@@ -56,7 +56,7 @@ pub(crate) struct Wanted<'p> {
     buffers: &'p Rc<BufferPool>,
     client: Rc<ConnectionFacts>,
     endpoint: &'p EndpointPlan,
-    side: &'p EndpointLocal,
+    endpoint_local: &'p EndpointLocal,
     connections: &'p Rc<SharedConnections>,
     socket: &'p ClusterSocket,
     tls: Option<&'p Arc<UpstreamTlsNow>>,
@@ -82,20 +82,20 @@ impl<'p> Wanted<'p> {
     /// `None`: the endpoint speaks HTTP/1.1 only.
     pub(crate) fn new(
         exchange: &Exchange<'p>,
-        now: &'p ClusterLocal,
-        (endpoint, side): (&'p EndpointPlan, &'p EndpointLocal),
+        local: &'p ClusterLocal,
+        (endpoint, endpoint_local): (&'p EndpointPlan, &'p EndpointLocal),
         is_fresh: bool,
     ) -> Option<Self> {
-        let cluster = &now.plan.cluster;
+        let cluster = &local.plan.cluster;
         Some(Self {
             worker: exchange.worker.index,
             buffers: &exchange.worker.buffers,
             client: exchange.connection.facts.clone(),
             endpoint,
-            side,
-            connections: side.pool.shared.as_ref()?,
+            endpoint_local,
+            connections: endpoint_local.pool.shared.as_ref()?,
             socket: &cluster.socket,
-            tls: now.tls.as_ref(),
+            tls: local.tls.as_ref(),
             outgoing: &exchange.worker.outgoing,
             timeout: cluster.timeouts.connect,
             aim: Aim::of(exchange),
@@ -108,9 +108,9 @@ impl<'p> Wanted<'p> {
     pub(crate) fn at_once(&self, now: Instant) -> Result<Line, Missing> {
         // Where endpoints choose the version, some have chosen HTTP/1.1.
         if !self.is_fresh
-            && let Some(kept) = self.side.pool.take(now, &self.client, || None)
+            && let Some(kept) = self.endpoint_local.pool.take(now, &self.client, || None)
         {
-            self.side.series.of(self.worker).reused.add(1);
+            self.endpoint_local.series.of(self.worker).reused.add(1);
             return Ok(Line::Http1(kept));
         }
         let serves = match self.aim {
@@ -131,7 +131,7 @@ impl<'p> Wanted<'p> {
                     socket: self.socket.clone(),
                     tls: self.tls.cloned(),
                     timeout: self.timeout,
-                    series: self.side.series.clone(),
+                    series: self.endpoint_local.series.clone(),
                     worker: self.worker,
                     buffers: self.buffers.clone(),
                     outgoing: self.outgoing.clone(),
@@ -151,7 +151,7 @@ impl<'p> Wanted<'p> {
             return Err(Missing::Http1Only);
         }
         if permit.is_reused {
-            self.side.series.of(self.worker).reused.add(1);
+            self.endpoint_local.series.of(self.worker).reused.add(1);
         }
         Ok(Line::Shared(permit))
     }
@@ -205,7 +205,7 @@ impl<'p> Wanted<'p> {
         let tls = self.tls.map(|tls| if only { tls.http1() } else { &**tls });
         let target = Target { endpoint: &self.endpoint.endpoint, socket: self.socket, tls };
         let connected = establish(target, Opening::default()).await;
-        let shard = self.side.series.of(self.worker);
+        let shard = self.endpoint_local.series.of(self.worker);
         match &connected {
             Ok(_) => shard.connects_opened.add(1),
             Err(_) => shard.connects_failed.add(1),
@@ -231,18 +231,24 @@ impl<'p> Exchange<'p> {
     /// 4.1.1).
     pub(crate) async fn attempt_shared(
         &mut self,
-        (cluster, now): (&'p ClusterPlan, &'p ClusterLocal),
-        (endpoint, side): (&'p EndpointPlan, &'p EndpointLocal),
+        (cluster, local): (&'p ClusterPlan, &'p ClusterLocal),
+        (endpoint, endpoint_local): (&'p EndpointPlan, &'p EndpointLocal),
     ) -> Result<Next, Fault> {
         let (mut anew, mut is_fresh) = (0, false);
         loop {
             // A hedge may have moved it to another endpoint.
-            let (endpoint, side) = self.told.endpoint.map_or((endpoint, side), |(endpoint, side)| (endpoint, &**side));
-            let line = self.line(now, (endpoint, side), is_fresh).await?;
-            let (endpoint, side) = self.told.endpoint.map_or((endpoint, side), |(endpoint, side)| (endpoint, &**side));
+            let (endpoint, endpoint_local) = self
+                .told
+                .endpoint
+                .map_or((endpoint, endpoint_local), |(endpoint, endpoint_local)| (endpoint, &**endpoint_local));
+            let line = self.line(local, (endpoint, endpoint_local), is_fresh).await?;
+            let (endpoint, endpoint_local) = self
+                .told
+                .endpoint
+                .map_or((endpoint, endpoint_local), |(endpoint, endpoint_local)| (endpoint, &**endpoint_local));
             // Without its place, all its attempts have failed.
             let may_go_on = |exchange: &Self| anew < REFUSED_STREAMS_MAX && exchange.lease.is_some();
-            match self.converse(cluster, line, (endpoint, side)).await {
+            match self.converse(cluster, line, (endpoint, endpoint_local)).await {
                 Err(Fault::StreamRefused) if self.is_replayable() && may_go_on(self) => {}
                 Err(Fault::StaleConnection) if self.may_send_again() && may_go_on(self) => is_fresh = true,
                 other => return other,
@@ -256,19 +262,19 @@ impl<'p> Exchange<'p> {
     /// A line to an endpoint that may speak HTTP/2 or HTTP/3, or to another that is connected sooner.
     async fn line(
         &mut self,
-        now: &'p ClusterLocal,
+        local: &'p ClusterLocal,
         to: (&'p EndpointPlan, &'p EndpointLocal),
         is_fresh: bool,
     ) -> Result<Line, Fault> {
-        let wanted = Wanted::new(self, now, to, is_fresh).ok_or(Fault::NoEndpoint)?;
+        let wanted = Wanted::new(self, local, to, is_fresh).ok_or(Fault::NoEndpoint)?;
         let missing = match wanted.at_once(self.told.now) {
             Ok(line) => return Ok(line),
             Err(missing) => missing,
         };
-        match hedge_connect::rules(self, now) {
+        match hedge_connect::rules(self, local) {
             None => self.wait_for_line(&wanted, missing).await,
             // Boxed: it is rare, and its state would make every exchange larger.
-            Some(rules) => Box::pin(line_to_either(self, now, rules, to, wanted.later(missing))).await,
+            Some(rules) => Box::pin(line_to_either(self, local, rules, to, wanted.later(missing))).await,
         }
     }
 
