@@ -209,6 +209,8 @@ faults! {
     RetriedStatus = Upstream Await 502 false true "UV" "retried_status";
     /// The response head is longer than accepted.
     ResponseHeadTooLarge = Upstream Await 502 false false "UL" "response_head_too_large";
+    /// A filter bounds the response body, and it is longer.
+    ResponseTooLarge = Local Relay 502 false false "PR" "response_too_large";
     /// The client closed while the response was awaited.
     ClosedInWait = Downstream Await 0 false false "CW" "closed_in_wait";
     /// The exchange took longer than its route allows.

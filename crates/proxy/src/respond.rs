@@ -11,7 +11,7 @@ use crate::buffer::Buffer;
 use crate::exchange::Exchange;
 use crate::http2::websocket;
 use crate::message::MessageStream;
-use crate::relay::{BodyWriter, Pump};
+use crate::relay::{BodyWriter, Pump, PumpFault};
 
 /// How a final response is sent, wherever it is from.
 pub(crate) struct Response {
@@ -22,6 +22,7 @@ pub(crate) struct Response {
 
 impl Response {
     /// A response with this framing, as the client's version of HTTP can say it. `keeps_alive` speaks of all but the response itself.
+    #[inline]
     pub(crate) fn new(exchange: &Exchange<'_>, framing: Framing, keeps_alive: bool) -> Self {
         let to = if exchange.is_parsed { exchange.incoming.head.version } else { Version::Http11 };
         let framing = match framing {
@@ -34,6 +35,7 @@ impl Response {
     }
 
     /// How the end of its body is written.
+    #[inline]
     pub(crate) fn writer(&self, exchange: &Exchange<'_>) -> BodyWriter {
         BodyWriter::new(self.how.framing, &exchange.connection.io)
     }
@@ -43,7 +45,8 @@ impl Response {
 ///
 /// # Errors
 /// [`Fault::ClosedInResponse`]: the client is gone. [`Fault::BadResponse`]: the body is bad from its beginning, or filters made the head
-/// unfit for this version.
+/// unfit for this version. [`Fault::ResponseTooLarge`]: it exceeds the bound of a filter.
+#[inline]
 pub(crate) fn begin(
     exchange: &mut Exchange<'_>,
     download: &mut Pump,
@@ -54,15 +57,23 @@ pub(crate) fn begin(
     head.clear();
     if exchange.connection.io.is_message() {
         // On a stream the head leaves at once. A body that is bad from its beginning must be known before.
-        download.begin(b"", first, &worker.buffers).map_err(|_| Fault::BadResponse)?;
+        download.begin(b"", first, &worker.buffers).map_err(|fault| refused_download(&fault))?;
         begin_head(exchange, &response.how, &mut head)?;
     } else {
         begin_head(exchange, &response.how, &mut head)?;
-        download.begin(&head, first, &worker.buffers).map_err(|_| Fault::BadResponse)?;
+        download.begin(&head, first, &worker.buffers).map_err(|fault| refused_download(&fault))?;
     }
     exchange.told.status = exchange.response().status;
     exchange.told.ends_by_close = response.how.framing == Framing::UntilClose;
     Ok(())
+}
+
+/// The fault of a body that is bad from its beginning.
+fn refused_download(fault: &PumpFault) -> Fault {
+    match fault {
+        PumpFault::TooLong => Fault::ResponseTooLarge,
+        _ => Fault::BadResponse,
+    }
 }
 
 /// Sends a response whose body is here: `download` has no sender.

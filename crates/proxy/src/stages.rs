@@ -57,7 +57,7 @@ impl Exchange<'_> {
 
     #[cold]
     fn begin_request_steps(&mut self, route: &RoutePlan) {
-        if matches!(self.request.framing, Framing::None | Framing::Length(0)) || self.wants_upgrade() {
+        if matches!(self.request.framing, Framing::None | Framing::Length(0)) {
             return;
         }
         let extent = extent_of(self.request.framing);
@@ -92,10 +92,11 @@ impl Exchange<'_> {
         if self.replay.again().is_some_and(|kept| kept.is_coded) {
             return stages;
         }
+        stages.extend(self.incoming.body_steps.make.iter().map(|make| make()));
         if self.sends_text() {
+            // A content coding is one of the text.
             stages.push(Stage::Coder(Box::<TextDecoder>::default()));
         }
-        stages.extend(self.incoming.body_steps.make.iter().map(|make| make()));
         stages
     }
 

@@ -334,3 +334,20 @@ fn a_long_body_is_decoded_with_flat_memory() {
     let more = product.resident_bytes().saturating_sub(before);
     assert!(more < 24 << 20, "{more} bytes more");
 }
+
+#[test]
+fn a_response_that_exceeds_a_bound_is_no_fault_of_its_endpoint() {
+    let sent = coded("gzip", &vec![0; 8 << 20]);
+    let origin = Origin::answering(move |_| {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", sent.len());
+        [head.as_bytes(), &sent].concat()
+    });
+    let filters = "filters: [{ decompress: { responses: always, size_max: 10KiB } }]";
+    let health = "passive_health: { consecutive_failures: 1, ejected_max: 100%, ejection_time: 10m, ejection_time_max: 10m }";
+    let product = Setup::to(&origin).route(filters).cluster(health).workers(1).start();
+    for _ in 0..3 {
+        assert_eq!(product.get("/").status(), 502);
+    }
+    assert_eq!(product.flagged("PR")["fault"], "response_too_large");
+    assert_eq!(origin.requests().len(), 3, "each was asked for once, and the endpoint stays in");
+}

@@ -43,6 +43,6 @@ impl Balancer for PeakEwma {
     }
 
     fn reason(_: &Ask<'_>) -> &'static str {
-        "the one that is likely to answer sooner of two drawn by chance"
+        "the one that is likely to answer sooner of two drawn at random"
     }
 }

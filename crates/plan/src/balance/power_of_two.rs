@@ -38,7 +38,7 @@ impl Balancer for PowerOfTwo {
     }
 
     fn reason(_: &Ask<'_>) -> &'static str {
-        "the one with fewer requests in flight of two drawn by chance"
+        "the one with fewer requests in flight of two drawn at random"
     }
 }
 

@@ -44,7 +44,7 @@ impl Balancer for Random {
     }
 
     fn reason(_: &Ask<'_>) -> &'static str {
-        "drawn by chance, by weight"
+        "drawn at random, by weight"
     }
 }
 

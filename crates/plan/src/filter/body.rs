@@ -33,8 +33,7 @@ pub trait RequestBodyStep: Send + Sync {
     fn rank(&self) -> Rank;
 
     /// Begins with a body, and says how long it is then; `None`: the body passes as it is. It is called once for each request, after
-    /// the request steps, and the head is final but for what this changes of it. Requests without a body, and those that ask for a
-    /// tunnel, never come here.
+    /// the request steps, and the head is final but for what this changes of it. Requests without a body never come here.
     fn begin(&self, head: &mut RequestHead, extent: Extent, turn: &mut Turn<'_>) -> Option<(MakeStage, Extent)>;
 }
 

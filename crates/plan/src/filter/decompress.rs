@@ -29,9 +29,11 @@ A small body can decode to a huge one. `ratio_max` bounds how many times longer 
 an endpoint by then, that request is broken off. `body_limit` counts coded bytes.
 
 `responses` decodes bodies of responses: `always`, for example to have them coded again by `compress`, or `unless_accepted`, for clients that
-do not accept the coding (as `gunzip` does in NGINX). A response that exceeds a bound or is malformed is broken off.
+do not accept the coding (as `gunzip` does in NGINX). A response that exceeds a bound or is malformed gets 502, or is broken off if its head has been
+sent; a bound that is exceeded does not count against the endpoint.
 
-While a body passes, its decoder holds up to 48 KiB (gzip, deflate), 8 MiB (zstd) or 16 MiB (brotli), as the sender chooses.
+While a body passes, its decoder holds up to 48 KiB (gzip, deflate), 8 MiB (zstd) or 4 MiB (brotli), as the sender chooses.
+Larger windows exceed the bounds too, and so does a gzip body of many tiny members.
 
 ```yaml
 filters:

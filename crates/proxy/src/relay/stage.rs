@@ -81,7 +81,8 @@ impl Stages {
         let (is_over, holds_back, has_more) = (false, false, false);
         let (out_bytes, owed) = match promised {
             Extent::Known(length) => (0, Some(length)),
-            Extent::Absent | Extent::Unknown => (0, None),
+            Extent::Absent => (0, Some(0)),
+            Extent::Unknown => (0, None),
         };
         Some(Box::new(Self { taps, links, passed, is_over, trailers, flushes, holds_back, has_more, out_bytes, owed }))
     }

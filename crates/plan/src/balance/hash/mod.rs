@@ -91,8 +91,8 @@ impl Balancer for HashTable {
 
     fn reason(ask: &Ask<'_>) -> &'static str {
         match ask.key {
-            Some(_) => "the key of the request falls on it",
-            None => "the request has no key to hash, so chance decides",
+            Some(_) => "it is the endpoint of the request's key",
+            None => "the request has no key to hash, so the choice is random",
         }
     }
 }

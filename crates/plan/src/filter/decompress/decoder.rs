@@ -18,6 +18,12 @@ use super::super::{BadBody, Coded, Coder, Turning};
 const ZSTD_WINDOW_BITS_MAX: u32 = 23;
 /// Window bits of gzip and zlib.
 const DEFLATE_WINDOW_BITS: u8 = 15;
+/// The largest window of brotli that is accepted: 4 MiB. The decoder fills all of its window before anything comes out, which a few
+/// bytes can have it do, so that no ratio is seen before.
+const BROTLI_WINDOW_BITS_MAX: u32 = 22;
+/// Members of gzip beyond one for each of so many bytes: to begin one takes a microsecond, and nothing need come out of it.
+const GZIP_MEMBERS_FREE: u64 = 64;
+const GZIP_MEMBER_BYTES: u64 = 256;
 /// Below this many bytes the ratio says nothing.
 const RATIO_FREE_BYTES: u64 = 64 << 10;
 
@@ -77,6 +83,8 @@ pub(super) struct Decoder {
     /// Made with the first bytes: many requests with a coding never send any.
     engine: Option<Engine>,
     is_complete: bool,
+    /// Members of gzip so far.
+    members: u64,
     read: u64,
     written: u64,
 }
@@ -84,7 +92,16 @@ pub(super) struct Decoder {
 impl Decoder {
     /// Fields of `digests` do not pass as trailers.
     pub(super) fn new(coding: Coding, bounds: Bounds, digests: &Arc<[FieldName]>) -> Self {
-        Self { coding, bounds, digests: digests.clone(), engine: None, is_complete: true, read: 0, written: 0 }
+        Self {
+            coding,
+            bounds,
+            digests: digests.clone(),
+            engine: None,
+            is_complete: true,
+            members: 0,
+            read: 0,
+            written: 0,
+        }
     }
 
     /// One step of the engine, which begins with the next member where one is complete.
@@ -94,6 +111,15 @@ impl Decoder {
             self.engine = None;
         }
         if self.engine.is_none() {
+            self.members += 1;
+            if self.members > GZIP_MEMBERS_FREE + self.read / GZIP_MEMBER_BYTES {
+                return Err(BadBody::TooLong);
+            }
+            if self.coding == Coding::Brotli
+                && input.first().is_some_and(|first| brotli_window_bits(*first) > BROTLI_WINDOW_BITS_MAX)
+            {
+                return Err(BadBody::TooLong);
+            }
             self.engine = Some(Engine::new(self.coding)?);
         }
         match &mut self.engine {
@@ -175,6 +201,14 @@ impl Engine {
             Self::Brotli(state) => decode_brotli(state, input, room),
             Self::Zstd(state) => decode_zstd(state, input, room),
         }
+    }
+}
+
+/// The window that the first byte of a stream asks for (RFC 7932 section 9.1). Those below 17 bits need more of the byte, and are small.
+fn brotli_window_bits(first: u8) -> u32 {
+    match (first & 1, u32::from(first >> 1 & 7)) {
+        (1, more @ 1..) => 17 + more,
+        _ => 17,
     }
 }
 

@@ -158,6 +158,27 @@ fn windows_beyond_the_bounds_are_refused() {
     assert_eq!(decoded(&mut decoder(Coding::Zstd, BOUNDS), &zstd, (9, 9)), Err(BadBody::Malformed));
     let brotli = [0x11, 30, 0x03];
     assert_eq!(decoded(&mut decoder(Coding::Brotli, BOUNDS), &brotli, (9, 9)), Err(BadBody::Malformed));
+    for (bits, is_accepted) in [(16, true), (18, true), (22, true), (23, false), (24, false)] {
+        let mut writer = brotli::CompressorWriter::new(Vec::new(), 4096, 4, bits);
+        // What is short would get a smaller window.
+        let body: Vec<u8> = (0..9 << 20).map(|number: u32| (number.wrapping_mul(2_654_435_761) >> 30) as u8).collect();
+        writer.write_all(&body).unwrap();
+        let read = decoded(&mut decoder(Coding::Brotli, BOUNDS), &writer.into_inner(), (65_536, 65_536));
+        assert_eq!(
+            read.map(|read| read.len()),
+            if is_accepted { Ok(9 << 20) } else { Err(BadBody::TooLong) },
+            "{bits}"
+        );
+    }
+}
+
+#[test]
+fn a_flood_of_empty_members_is_too_long_and_members_of_some_size_are_not() {
+    let empty = coded(Coding::Gzip, b"").repeat(10_000);
+    assert_eq!(decoded(&mut decoder(Coding::Gzip, BOUNDS), &empty, (65_536, 65_536)), Err(BadBody::TooLong));
+    let noise: Vec<u8> = (0..400_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let blocks = coded(Coding::Gzip, &noise).repeat(1_000);
+    assert_eq!(decoded(&mut decoder(Coding::Gzip, BOUNDS), &blocks, (65_536, 65_536)).unwrap().len(), 400_000);
 }
 
 #[test]

@@ -218,7 +218,9 @@ fn is_wanted_by(exchange: &Exchange<'_>, endpoint_local: &EndpointLocal, upstrea
 fn download_fault(fault: &PumpFault) -> Fault {
     match fault {
         PumpFault::Read | PumpFault::Truncated => Fault::ResponseBodyClosed,
-        PumpFault::Framing | PumpFault::BadBody | PumpFault::TooLong => Fault::BadResponseBody,
+        PumpFault::Framing | PumpFault::BadBody => Fault::BadResponseBody,
+        // Only a filter's bound can be exceeded, which is no fault of the endpoint.
+        PumpFault::TooLong => Fault::ResponseTooLarge,
         PumpFault::Write => Fault::ClosedInResponse,
     }
 }
