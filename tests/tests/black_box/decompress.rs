@@ -343,7 +343,8 @@ fn a_response_that_exceeds_a_bound_is_no_fault_of_its_endpoint() {
         [head.as_bytes(), &sent].concat()
     });
     let filters = "filters: [{ decompress: { responses: always, size_max: 10KiB } }]";
-    let health = "passive_health: { consecutive_failures: 1, ejected_max: 100%, ejection_time: 10m, ejection_time_max: 10m }";
+    let health =
+        "passive_health: { consecutive_failures: 1, ejected_max: 100%, ejection_time: 10m, ejection_time_max: 10m }";
     let product = Setup::to(&origin).route(filters).cluster(health).workers(1).start();
     for _ in 0..3 {
         assert_eq!(product.get("/").status(), 502);
