@@ -81,7 +81,11 @@ impl Exchange<'_> {
     }
 
     /// The stages of the request's body on the way to an endpoint. What is sent once more in the endpoint's form passes none.
+    #[inline]
     pub(crate) fn stages_of_request(&self) -> Option<Box<Stages>> {
+        if !self.changes_request_body() {
+            return None;
+        }
         // A client that waits for no length may be one that streams.
         let flushes = !matches!(self.request.framing, Framing::Length(_));
         Stages::new(self.request_stages(), self.promised_to_endpoint(), flushes)
