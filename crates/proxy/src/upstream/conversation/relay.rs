@@ -57,7 +57,8 @@ impl<'p> Conversation<'p> {
 
     async fn move_response(&mut self, exchange: &mut Exchange<'p>) -> Result<(), Fault> {
         let timeout = self.cluster.cluster.timeouts.idle;
-        let mut is_set = false;
+        // Whether the client is waited for, of what the watch was set for.
+        let mut watched = None;
         poll_fn(|cx| {
             if let Poll::Ready(Err(fault)) = self.poll_upload(cx, exchange) {
                 return Poll::Ready(Err(fault));
@@ -93,10 +94,11 @@ impl<'p> Conversation<'p> {
             if !waits_for_client && self.upload.is_read() && exchange.connection.io.poll_reset(cx).is_ready() {
                 return Poll::Ready(Err(Fault::ClosedInResponse));
             }
-            if download.take_progress() || !is_set {
+            // Who is waited for may change without a byte that is written: what was read last is not taken at all.
+            if download.take_progress() || watched != Some(waits_for_client) {
                 let timeout = if waits_for_client { exchange.http.stream_timeout } else { timeout };
                 exchange.connection.watch.set(Instant::now(), timeout);
-                is_set = true;
+                watched = Some(waits_for_client);
             }
             exchange.connection.watch.poll(cx).map(|()| {
                 let phase = if waits_for_client { Fault::ClientWriteTimeout } else { Fault::ResponseBodyTimeout };
