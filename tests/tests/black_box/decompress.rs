@@ -268,6 +268,17 @@ fn an_endpoint_that_stalls_holds_a_decoded_body_back_with_flat_memory() {
 }
 
 #[test]
+fn a_request_that_asks_for_another_protocol_is_decoded_too() {
+    let origin = measuring();
+    let product = Setup::to(&origin).route(FILTER).start();
+    let sent = String::from_utf8_lossy(&put("gzip", b"")).replace("Content-Length: 0", "Content-Length: LENGTH");
+    let body = coded("gzip", b"decoded");
+    let head = sent.replace("Host: test", "Host: test\r\nConnection: Upgrade\r\nUpgrade: x");
+    let head = head.replace("LENGTH", &body.len().to_string());
+    assert_eq!(product.connect().ask([head.as_bytes(), &body].concat()).text(), measured(b"decoded", "- - chunked"));
+}
+
+#[test]
 fn responses_are_decoded_for_clients_that_do_not_accept_their_coding() {
     let whole = text();
     let sent = coded("br", whole.as_bytes());

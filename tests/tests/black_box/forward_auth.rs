@@ -59,6 +59,10 @@ fn who_is_let_in_is_named_and_who_is_not_gets_what_the_service_says() {
     for token in ["broken", "large"] {
         assert_eq!(ask(&mut peer, token).status(), 503, "{token}");
     }
+    for (event, count) in [("refused", 2.0), ("failed", 2.0)] {
+        let labels = ["filter=\"forward_auth\"", &format!("event=\"{event}\"")];
+        product.expect_metric("equipoise_filter_events_total", &labels, count);
+    }
     assert_eq!(endpoint.requests().len(), 3, "the endpoint sees what was let in alone");
     let asked = &service.requests()[0];
     assert_eq!((asked.method(), asked.target()), ("GET", "/verify"));

@@ -441,3 +441,20 @@ fn a_client_that_stalls_within_its_call_of_grpc_web_ends_by_its_time_out() {
     assert_eq!(peer.response().field("grpc-status"), Some("2"));
     assert_eq!(product.flagged("CBT")["fault"], "request_body_timeout");
 }
+
+#[test]
+fn a_content_coding_of_a_call_as_text_is_taken_off_before_the_text_is_read() {
+    let origin = echo();
+    let setup = Setup::to_addresses(&[origin.address()]).cluster("http_versions: [h2]").cluster("grpc_web: true");
+    let product = setup.route("filters: [{ decompress: {} }]").workers(1).start();
+    let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+    std::io::Write::write_all(&mut writer, segment(&message("a pear")).as_bytes()).expect("memory");
+    let body = writer.finish().expect("memory");
+    let head = format!(
+        "POST /shop.Cart/Add HTTP/1.1\r\nHost: shop.example\r\nContent-Type: application/grpc-web-text\r\n\
+         Content-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let answer = product.connect().ask([head.as_bytes(), &body].concat());
+    assert!(plain(&answer.body).starts_with(&message("a pear")), "{answer:?}");
+}

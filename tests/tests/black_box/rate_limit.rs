@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::harness::http2::{Client, request, with_fields};
+use super::harness::product::command;
 use super::harness::{Origin, Peer, Product, Setup, eventually, http3};
 use super::http3::site;
 
@@ -30,6 +31,15 @@ fn an_allowance_holds_over_all_versions_and_what_is_beyond_is_told_when_to_come_
     }
     assert_eq!(origin.requests().len(), 3, "no endpoint has seen what was rejected");
     assert_eq!(site.product.flagged("PF")["status"], 429);
+    let limited = ["route=\"main\"", "filter=\"rate_limit\"", "event=\"limited\""];
+    site.product.expect_metric("equipoise_filter_events_total", &limited, 6.0);
+    // Explained is not limited, and a new configuration counts on.
+    let admin = site.product.address("admin").to_string();
+    let explained = command(&["explain", "--admin", &admin, "--listener", "clear", "http://test/"]);
+    assert!(explained.status.success(), "{}", explained.stderr);
+    site.product.reload_unchanged();
+    assert_eq!(first.get("/").status(), 429);
+    site.product.expect_metric("equipoise_filter_events_total", &limited, 7.0);
 }
 
 #[test]

@@ -399,6 +399,23 @@ mod tests {
     }
 
     #[test]
+    fn a_body_that_is_longer_or_shorter_than_was_promised_is_an_error() {
+        let pool = BufferPool::default();
+        let all = |promised: Extent, times: usize| {
+            let mut stages = Stages::new(vec![Repeat::stage(times)], promised, true).expect("there is one");
+            stages.feed(buffer(b"ab", &pool), true, &pool);
+            let pulled = stages.pull(&pool).map(|pulled| pulled.buffer.len());
+            stages.stop(&pool);
+            pulled
+        };
+        assert_eq!(all(Extent::Known(4), 2), Ok(4));
+        assert_eq!(all(Extent::Unknown, 2), Ok(4));
+        for promised in [Extent::Known(3), Extent::Known(5), Extent::Absent] {
+            assert_eq!(all(promised, 2), Err(BadBody::Malformed), "{promised:?}");
+        }
+    }
+
+    #[test]
     fn without_a_coder_bytes_stay_in_their_buffer() {
         let (pool, seen) = (BufferPool::default(), Seen::default());
         let told = Rc::clone(&seen.0);
