@@ -118,7 +118,7 @@ impl MessageStream {
         either!(self, stream => stream.poll_reset(cx))
     }
 
-    /// The end of what we had to say: whether our message is whole. If not, the peer is told that it never will be.
+    /// The end of what we had to say: whether our message is whole. If not, the peer learns that it never will be.
     pub(crate) fn finish(&mut self) -> bool {
         either!(self, stream => stream.finish())
     }

@@ -60,7 +60,7 @@ impl RequestId {
         &self.text[..usize::from(self.len)]
     }
 
-    /// Returns the id as text. It costs a look at every byte, so it is asked for only where somebody reads it.
+    /// Returns the id as text. It costs a look at every byte, so it is called only where the text is read.
     pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }

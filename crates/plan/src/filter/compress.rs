@@ -23,7 +23,7 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Compress>("compress", DO
 const DOC: &str = r#"Compresses the bodies of responses for clients that accept it, with zstd, brotli or gzip.
 
 The coding is the client's preferred one (`accept-encoding`), and among equals the first of `algorithms`. Zstd comes first by default,
-because at the default levels its bodies are as small as those of the others, in a quarter of the time; most browsers accept it. A
+because at the default levels its bodies are as small as those of the others, in a third of the time; most browsers accept it. A
 request without `accept-encoding`, or one that prefers `identity`, gets an uncompressed body.
 
 A body is compressed if its media type is one of `types`, and it has at least `size_min` bytes or an unknown length. `types` may contain
@@ -43,7 +43,7 @@ Streaming responses, such as `text/event-stream`, are flushed whenever the endpo
 earlier filters have left in the request: one that removes it turns compression off.
 
 Higher levels cost more time, and with brotli much more memory. While a response is in progress, its encoder holds up to 0.4 MiB (gzip),
-2 MiB (zstd to level 4: 3.3, to level 19: 4) or 1.4 MiB (brotli to level 3; level 4: 5, 6: 6.5, 9: 40, 11: 25). Each worker keeps up to four
+2 MiB (zstd to level 4: 3.3, to level 19: 4) or 1.1 MiB (brotli to level 3; level 4: 1.8, 6: 4, 9: 35, 11: 14). Each worker keeps up to four
 gzip and four zstd encoders for reuse.
 
 If a page contains a secret and repeats part of the request, the secret can be guessed from the compressed length (BREACH). Exclude such
@@ -83,7 +83,7 @@ struct Levels {
     /// 1 to 19; 3 by default.
     #[schemars(range(min = 1, max = 19))]
     zstd: Option<u8>,
-    /// 0 to 11; 3 by default, the highest whose coder stays below 1.5 MiB.
+    /// 0 to 11; 3 by default.
     #[schemars(range(min = 0, max = 11))]
     br: Option<u8>,
     /// 1 to 9; 5 by default, beyond which bodies hardly become smaller.

@@ -74,7 +74,7 @@ struct Session<'w> {
     phase: Phase,
     /// When GOAWAY was sent.
     told_at: Option<Instant>,
-    /// GOAWAY is sent, and nothing is under way any more.
+    /// GOAWAY is sent, and nothing is in progress any more.
     is_last_call: bool,
     /// The client begins no more streams.
     is_forsaken: bool,

@@ -3,7 +3,7 @@
 //! sockets read the very same ones, and give each of those before what its connections are sent, by the numbers in their ids.
 //!
 //! ```text
-//! the listener goes      its socket is told to end, and remembered here
+//! the listener goes      its socket ends, and is remembered here
 //! the listener is back   publish: asks for duplicates of such sockets
 //!                        commit:  the new ones read; those before get what is theirs, until they are over
 //! ```
@@ -27,7 +27,7 @@ use crate::datagram;
 use crate::http3;
 use crate::listen::{self, Transport};
 
-/// Longest wait for flows that are told to end.
+/// Longest wait for flows to end.
 pub(super) const FREED: Duration = Duration::from_secs(1);
 /// Time between two looks whether they have.
 const STEP: Duration = Duration::from_millis(1);

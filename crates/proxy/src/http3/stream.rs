@@ -351,7 +351,7 @@ impl Stream {
         gone
     }
 
-    /// Returns the end of what we had to say: whether our message is whole. If not, the peer is told that it never will be.
+    /// Returns the end of what we had to say: whether our message is whole. If not, the peer learns that it never will be.
     pub(crate) fn finish(&mut self) -> bool {
         let is_whole = self.speaking == Speaking::Ended;
         if !is_whole {

@@ -37,7 +37,7 @@ pub(in crate::probes) struct Asked<'a> {
     pub host: &'a str,
     pub path: &'a str,
     pub fields: Vec<(&'a str, &'a str)>,
-    /// Length of the body, where it is told.
+    /// Length of the body, where it is known.
     pub length: Option<usize>,
     pub is_https: bool,
 }

@@ -49,7 +49,7 @@ impl Session<'_> {
         self.watch.set(Instant::now(), LINGER);
     }
 
-    /// Returns how long nothing may happen, how long nothing may be under way, and how long nothing may be taken.
+    /// Returns how long nothing may happen, how long it may be idle, and how long nothing may be taken.
     pub(super) fn timeouts(&self) -> (Duration, Duration, Duration) {
         let plan = self.worker.plan_of(&self.registration.handle);
         let http = plan.http_listener(&self.registration).map(|(_, http)| http);
@@ -83,7 +83,7 @@ impl Session<'_> {
         false
     }
 
-    /// Returns whether a client with exchanges under way is silent even when asked. One that takes what waits for it is not: our PING may
+    /// Returns whether a client with exchanges in progress is silent even when asked. One that takes what waits for it is not: our PING may
     /// have to wait longest of all.
     fn is_dead(&mut self, now: Instant, rest: Duration) -> bool {
         let mut state = self.shared.state.borrow_mut();

@@ -127,7 +127,7 @@ impl Stream {
         self.state.borrow_mut().poll_reset(self.id, cx)
     }
 
-    /// The end of what we had to say: whether our message is whole. If not, the endpoint is told that it never will be.
+    /// The end of what we had to say: whether our message is whole. If not, the endpoint learns that it never will be.
     pub(crate) fn finish(&mut self) -> bool {
         if !self.has_ended {
             self.break_off();

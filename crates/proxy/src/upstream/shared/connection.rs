@@ -108,7 +108,7 @@ impl SharedConnection {
         }
     }
 
-    /// Whether any stream is under way.
+    /// Whether any stream is in progress.
     pub(super) fn is_busy(&self) -> bool {
         self.open.get() > 0
     }
@@ -137,13 +137,13 @@ impl SharedConnection {
     pub(super) fn close(&self) {
         let carrier = self.carrier.borrow_mut().take();
         if let Some(Carrier::Http3(session)) = carrier {
-            // The endpoint is told.
+            // The session tells the endpoint.
             session.wake();
         }
         self.tell();
     }
 
-    /// Whether it is closed, and nothing is under way any more. If not, the task is woken when that is so.
+    /// Whether it is closed, and nothing is in progress any more. If not, the task is woken when that is so.
     pub(super) fn is_over(&self, cx: &TaskContext<'_>) -> bool {
         let is_over = self.is_closed() && !self.is_busy();
         let mut task = self.task.borrow_mut();

@@ -184,7 +184,7 @@ impl SharedConnections {
         connections.iter().find_map(|connection| connection.carrier.borrow().as_ref().map(Carrier::offers_upgrades))
     }
 
-    /// Whether anything is under way at the endpoint, so that room will come of itself.
+    /// Whether anything is in progress at the endpoint, so that room will come of itself.
     pub(super) fn is_busy(&self) -> bool {
         self.connections
             .borrow()
@@ -215,12 +215,12 @@ impl SharedConnections {
         }
     }
 
-    /// How long a connection is kept when nothing is under way on it.
+    /// How long a connection is kept while it is idle.
     pub(super) fn idle_timeout(&self) -> Duration {
         self.settings.idle_timeout
     }
 
-    /// Whether a connection is kept when nothing is under way on it.
+    /// Whether a connection is kept while it is idle.
     pub(super) fn keeps_idle(&self) -> bool {
         self.settings.idle_max > 0 && !self.is_retired.get()
     }

@@ -11,7 +11,7 @@ use model::snapshot::SharedVersion;
 use super::connection::{Carrier, SharedConnection, Start};
 use super::connections::SharedConnections;
 
-/// A connection of HTTP/2 on which nothing was under way for so long may lead to nobody any more, and its kernel would not know: its
+/// A connection of HTTP/2 that was idle for so long may lead to nobody any more, and its kernel would not know: its
 /// endpoint is asked whether it is there as soon as something begins.
 const REST: Duration = Duration::from_secs(1);
 
@@ -21,7 +21,7 @@ pub(crate) struct StreamPermit {
     of: Rc<SharedConnections>,
     /// Until the stream begins.
     start: RefCell<Option<Start>>,
-    /// Streams that were under way when it was given.
+    /// Streams that were in progress when it was given.
     others: u32,
     /// The endpoint has ended the stream, so that nothing of it comes any more.
     is_over: Cell<bool>,
