@@ -9,6 +9,7 @@ mod admission;
 mod answer;
 mod body_steps;
 mod bound;
+mod boxed;
 mod buffer;
 mod byte_stream;
 pub mod clients;

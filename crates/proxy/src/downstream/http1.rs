@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use model::limits::{LINGER, LINGER_BYTES_MAX};
 
+use crate::boxed::boxed;
 use crate::connection::{Connection, Next};
 use crate::exchange;
 use crate::worker::Worker;
@@ -68,11 +69,10 @@ pub(crate) fn serve(worker: &Rc<Worker>, connection: &mut Connection) -> impl Fu
     }
 }
 
-/// Returns the next exchange, boxed, so that an idle connection does not carry the room of one. Apart from where it is awaited, for it
-/// would be made there in one place and copied to another.
+/// Returns the next exchange, boxed, so that an idle connection does not carry the room of one.
 #[inline(never)]
 fn begin(worker: &Rc<Worker>, connection: &mut Connection) -> Pin<Box<impl Future<Output = Next>>> {
-    Box::pin(exchange::run(worker, connection))
+    boxed(|| exchange::run(worker, connection))
 }
 
 /// Sets the deadline of a connection that waits for another request. False: its listener speaks HTTP no more.

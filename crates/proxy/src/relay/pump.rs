@@ -187,8 +187,7 @@ impl Pump {
 
     /// Gives all memory back; nothing more is moved.
     pub(crate) fn stop(&mut self, pool: &BufferPool) {
-        let queued = std::mem::take(&mut self.queued);
-        for buffer in self.outgoing.take().into_iter().chain(queued) {
+        while let Some(buffer) = self.outgoing.take().or_else(|| self.queued.pop()) {
             // Read, but never delivered.
             match &mut self.stages {
                 None => self.moved_bytes = self.moved_bytes.saturating_sub(buffer.len() as u64),

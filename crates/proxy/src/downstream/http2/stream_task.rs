@@ -8,6 +8,7 @@ use model::limits::HTTP2_IDLE_FRAMES_PER_EXCHANGE;
 
 use super::Shared;
 use super::inline::Carried;
+use crate::boxed::boxed;
 use crate::connection::Connection;
 use crate::downstream::served::Served;
 use crate::exchange::{self, Arrived};
@@ -33,8 +34,7 @@ impl Drop for Active {
 
 /// Carries one stream: the same story as on any connection. One without a registration is inline.
 ///
-/// The room of an exchange is large, so it is made where it stays, and apart from where it is begun, for it would be made there in
-/// one place and copied to another. A block uses what it is given in place, where an `async fn` would hold it twice.
+/// A block uses what it is given in place, where an `async fn` would hold it twice.
 #[inline(never)]
 pub(super) fn carry(
     served: Served,
@@ -42,7 +42,7 @@ pub(super) fn carry(
     arrived: Arrived,
     (registered, active): (Option<Registered>, Active),
 ) -> Carried {
-    Box::pin(async move {
+    boxed(|| async move {
         if let Some(registered) = &registered {
             poll_fn(|cx| {
                 registered.registration.set_waker(cx.waker());

@@ -19,6 +19,7 @@ use wire::http3::{VARINT_MAX, code};
 use super::handshakes::Handshake;
 use super::shared::Shared;
 use super::stream_task::{Active, carry};
+use crate::boxed::boxed;
 use crate::connection::ConnectionFacts;
 use crate::downstream::exchanges::Exchanges;
 use crate::downstream::goodbye::{self, Phase};
@@ -232,8 +233,8 @@ impl Session {
             let index = self.registration.handle.index.get();
             let served = Served { worker: self.worker.clone(), plan, index };
             // Boxed, for a task copies what it carries more than once.
-            let carried = carry(served, self.registration.clone(), (self.quic.clone(), id), active);
-            tokio::task::spawn_local(Box::pin(carried));
+            let carried = boxed(|| carry(served, self.registration.clone(), (self.quic.clone(), id), active));
+            tokio::task::spawn_local(carried);
         }
     }
 
