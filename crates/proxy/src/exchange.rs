@@ -42,7 +42,7 @@ use crate::upstream::hedge_connect::{self, line_to_either};
 use crate::upstream::opening::{Opening, shown};
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::{Incoming, Worker};
-use crate::worker_plan::{ClusterLocal, EndpointLocal, ListenerNow, WorkerPlan};
+use crate::worker_plan::{ClusterLocal, EndpointLocal, ListenerLocal, WorkerPlan};
 use crate::{answer, finish};
 
 /// Says of a request that it came before its handshake was over (RFC 8470 section 5.1).
@@ -65,7 +65,7 @@ const NO_REQUEST: RequestParsed = RequestParsed {
 pub(crate) struct Exchange<'p> {
     pub worker: &'p Worker,
     pub plan: &'p WorkerPlan,
-    pub listener: &'p ListenerNow,
+    pub listener: &'p ListenerLocal,
     pub http: &'p HttpListener,
     pub connection: &'p mut Connection,
     pub incoming: Box<Incoming>,
@@ -89,13 +89,13 @@ pub(crate) struct Exchange<'p> {
     pub session: Option<Session>,
     /// If it is gRPC.
     pub grpc: Option<Box<Grpc>>,
-    pub told: Told<'p>,
+    pub progress: Progress<'p>,
 }
 
 /// What the record will tell.
-pub(crate) struct Told<'p> {
+pub(crate) struct Progress<'p> {
     pub begun: Instant,
-    /// The time when it was last looked at. A look costs more than most steps do; see [`Told::look`].
+    /// The time when it was last looked at. A look costs more than most steps do; see [`Progress::look`].
     pub now: Instant,
     pub route: Option<&'p RoutePlan>,
     pub cluster: Option<&'p Rc<ClusterLocal>>,
@@ -157,26 +157,26 @@ pub(crate) async fn run(worker: &Rc<Worker>, connection: &mut Connection) -> Nex
 /// Carries an exchange whose request is here, to the record of its end.
 pub(crate) async fn carry(
     worker: &Worker,
-    (plan, listener, http): (&WorkerPlan, &ListenerNow, &HttpListener),
+    (plan, listener, http): (&WorkerPlan, &ListenerLocal, &HttpListener),
     connection: &mut Connection,
     arrived: Arrived,
 ) -> Next {
     let Arrived { incoming, arrival, parsed } = arrived;
     let (client, scheme) = (connection.facts.peer.ip(), connection.facts.scheme());
     let site = CallSite { worker, plan, listener, http, scheme, client, request_id: RequestId::NONE };
-    let mut exchange = Exchange::new(site, connection, incoming, Told::new(&arrival));
+    let mut exchange = Exchange::new(site, connection, incoming, Progress::new(&arrival));
     let outcome = match parsed {
         Ok(parsed) => exchange.proceed(parsed).await,
         Err(fault) => {
             if exchange.connection.io.is_message() {
                 // As far as it was read, it may say that it is a call all the same.
-                exchange.grpc = Grpc::of(&exchange.incoming.head, exchange.told.begun);
+                exchange.grpc = Grpc::of(&exchange.incoming.head, exchange.progress.begun);
             }
             Err(fault)
         }
     };
     let end = match outcome {
-        Ok(next) => (next, exchange.told.is_refused.then_some(Fault::Refused)),
+        Ok(next) => (next, exchange.progress.is_refused.then_some(Fault::Refused)),
         // Boxed: it is rare, and its state would make every exchange larger.
         Err(fault) => (Box::pin(finish::settle(&mut exchange, fault)).await, Some(fault)),
     };
@@ -187,7 +187,7 @@ pub(crate) async fn carry(
 pub(crate) struct CallSite<'p> {
     pub worker: &'p Worker,
     pub plan: &'p WorkerPlan,
-    listener: &'p ListenerNow,
+    listener: &'p ListenerLocal,
     http: &'p HttpListener,
     scheme: Scheme,
     client: IpAddr,
@@ -195,7 +195,12 @@ pub(crate) struct CallSite<'p> {
 }
 
 impl<'p> Exchange<'p> {
-    fn new(site: CallSite<'p>, connection: &'p mut Connection, incoming: Box<Incoming>, told: Told<'p>) -> Self {
+    fn new(
+        site: CallSite<'p>,
+        connection: &'p mut Connection,
+        incoming: Box<Incoming>,
+        progress: Progress<'p>,
+    ) -> Self {
         let CallSite { worker, plan, listener, http, scheme, client, request_id } = site;
         Self {
             worker,
@@ -216,7 +221,7 @@ impl<'p> Exchange<'p> {
             pass: None,
             session: None,
             grpc: None,
-            told,
+            progress,
         }
     }
 
@@ -228,12 +233,12 @@ impl<'p> Exchange<'p> {
 
     /// A call of a filter, whose request is whole.
     pub(crate) fn of_call(site: CallSite<'p>, connection: &'p mut Connection, incoming: Box<Incoming>) -> Self {
-        let exchange = Self::new(site, connection, incoming, Told::new(&Arrival::default()));
+        let exchange = Self::new(site, connection, incoming, Progress::new(&Arrival::default()));
         Self { is_parsed: true, is_read: true, ..exchange }
     }
 }
 
-impl<'p> Told<'p> {
+impl<'p> Progress<'p> {
     fn new(arrival: &Arrival) -> Self {
         let begun = arrival.begun.unwrap_or_else(Instant::now);
         let receive = arrival.whole.map_or(Duration::ZERO, |whole| whole - begun);
@@ -259,7 +264,7 @@ impl<'p> Told<'p> {
     }
 }
 
-impl Told<'_> {
+impl Progress<'_> {
     /// Looks at the clock.
     pub(crate) fn look(&mut self) -> Instant {
         self.now = Instant::now();
@@ -293,7 +298,7 @@ impl<'p> Exchange<'p> {
                 flow = Box::pin(self.meet_needs(route, place, need)).await?;
             }
             if let Some(local) = self.after_filters(flow)? {
-                self.told.is_refused = local.status >= 400;
+                self.progress.is_refused = local.status >= 400;
                 return answer::answer(self, &local).await;
             }
         }
@@ -309,7 +314,7 @@ impl<'p> Exchange<'p> {
             }
         };
         let local = self.plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
-        self.told.cluster = Some(local);
+        self.progress.cluster = Some(local);
         self.begin_request_body(route);
         if self.request.awaits_end {
             // Boxed: it is rare, and its state would make every exchange larger.
@@ -338,7 +343,7 @@ impl<'p> Exchange<'p> {
             }
         })
         .await;
-        self.told.look();
+        self.progress.look();
         ended
     }
 
@@ -346,7 +351,7 @@ impl<'p> Exchange<'p> {
     fn admit(&mut self) {
         let head = &mut self.incoming.head;
         head.keep_received();
-        self.grpc = Grpc::of(head, self.told.begun);
+        self.grpc = Grpc::of(head, self.progress.begun);
         let facts = &self.connection.facts;
         let forwarding = &self.http.forwarding;
         let peer = facts.peer.ip();
@@ -385,9 +390,9 @@ impl<'p> Exchange<'p> {
         let caller = Caller { client: self.client, sender: self.connection.facts.sender.as_deref() };
         let mut scratch = self.worker.scratch.borrow_mut();
         let route = router.find(&self.incoming.head, caller, &mut scratch).ok_or(Fault::NoRoute)?;
-        self.told.route = Some(route);
+        self.progress.route = Some(route);
         if route.timeout.is_some() || self.grpc.is_some() {
-            let bound = route.timeout.map(|timeout| self.told.begun + timeout);
+            let bound = route.timeout.map(|timeout| self.progress.begun + timeout);
             let bound = self.grpc.as_ref().map_or(bound, |grpc| grpc.bound(bound));
             self.connection.watch.set_bound(bound);
         }
@@ -421,7 +426,7 @@ impl<'p> Exchange<'p> {
             }
         })
         .await;
-        self.told.look();
+        self.progress.look();
         settled
     }
 
@@ -439,7 +444,7 @@ impl<'p> Exchange<'p> {
         let Incoming { head, notes, .. } = &mut *self.incoming;
         let mut turn = Turn {
             facts: &facts,
-            now: self.told.now,
+            now: self.progress.now,
             chance: &mut || self.worker.random.next(),
             notes,
             scratch: &mut self.worker.scratch.borrow_mut(),
@@ -467,8 +472,8 @@ impl<'p> Exchange<'p> {
         let cluster = &*local.plan;
         let head = &self.incoming.head;
         let key = cluster.key(head, self.client);
-        let subset = self.told.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
-        let precedence = self.told.route.map_or(Precedence::default(), |route| route.route.precedence);
+        let subset = self.progress.route.map_or(Subset::ALL, |route| cluster.subset(route, head));
+        let precedence = self.progress.route.map_or(Precedence::default(), |route| route.route.precedence);
         let fair_key = cluster.fair_key(head, self.client, &mut seed);
         let mut place = Place { precedence, key: fair_key, ..Place::default() };
         let pinned = match &cluster.persistence {
@@ -479,12 +484,12 @@ impl<'p> Exchange<'p> {
         let mut failed = None;
         loop {
             let (tried, last_resort) = (&self.replay.tried[..], place.last_resort);
-            let ask = Ask { tried, key, now: self.told.now, subset, pinned, last_resort };
+            let ask = Ask { tried, key, now: self.progress.now, subset, pinned, last_resort };
             let entrant = Entrant {
                 connection: self.connection,
                 pass: &mut self.pass,
-                now: &mut self.told.now,
-                queued: &mut self.told.phases.queue,
+                now: &mut self.progress.now,
+                queued: &mut self.progress.phases.queue,
             };
             let admission = Admission { worker: self.worker, plan: self.plan, local };
             let admitted = admission.admit(entrant, &ask, &place).await;
@@ -493,9 +498,9 @@ impl<'p> Exchange<'p> {
                 self.begin_retry(failed);
             }
             self.note_session(local, lease.endpoint_index(), subset);
-            self.told.endpoint = Some((aim.endpoint, aim.endpoint_local));
-            self.told.pick = Some(lease.reason());
-            self.told.is_witnessed = false;
+            self.progress.endpoint = Some((aim.endpoint, aim.endpoint_local));
+            self.progress.pick = Some(lease.reason());
+            self.progress.is_witnessed = false;
             self.lease = Some(lease);
             let fault = match self.attempt(aim).await {
                 Ok(next) => return Ok(next),
@@ -506,7 +511,7 @@ impl<'p> Exchange<'p> {
             let pause = self.pause_after(local, fault)?;
             failed = Some(fault);
             // A hedge may have moved it to another endpoint.
-            self.replay.tried.extend(self.told.endpoint.map(|(endpoint, _)| endpoint.state.slot));
+            self.replay.tried.extend(self.progress.endpoint.map(|(endpoint, _)| endpoint.state.slot));
             if !pause.is_zero() {
                 // Boxed: it is rare, and its state would make every exchange larger.
                 Box::pin(self.pause(pause)).await.map_err(|because| self.end_by(failed, because))?;
@@ -530,11 +535,11 @@ impl<'p> Exchange<'p> {
             // Boxed, so that exchanges with endpoints that speak HTTP/1.1 are no larger for it.
             return Box::pin(self.attempt_shared((cluster, local), (aim.endpoint, aim.endpoint_local))).await;
         }
-        if let Some(kept) = self.kept_for(local, aim.endpoint_local, self.told.now) {
+        if let Some(kept) = self.kept_for(local, aim.endpoint_local, self.progress.now) {
             aim.endpoint_local.series.of(self.worker.index).reused.add(1);
             match self.converse(cluster, Line::Http1(kept), (aim.endpoint, aim.endpoint_local)).await {
                 Err(Fault::StaleConnection) if self.may_send_again() => {
-                    self.told.look();
+                    self.progress.look();
                 }
                 other => return other,
             }
@@ -544,7 +549,7 @@ impl<'p> Exchange<'p> {
             // Boxed: it is rare, and its state would make every exchange larger.
             Some(rules) => Box::pin(self.connect_to_either(aim, rules)).await,
         };
-        if let Some((endpoint, endpoint_local)) = self.told.endpoint {
+        if let Some((endpoint, endpoint_local)) = self.progress.endpoint {
             // A hedge may have moved it to another endpoint.
             aim = Aim { endpoint, endpoint_local, ..aim };
         }
@@ -569,13 +574,13 @@ impl<'p> Exchange<'p> {
     async fn connect(&mut self, aim: Aim<'_>) -> Result<UpstreamConnection, Fault> {
         let (cluster, tls) = (aim.cluster(), aim.local.tls.as_deref());
         let settings = &cluster.cluster;
-        let begun = self.told.now;
+        let begun = self.progress.now;
         let target = Target { endpoint: &aim.endpoint.endpoint, socket: &settings.socket, tls };
         let work = connect(target, self.opening(cluster), self.connection, settings.timeouts.connect);
         // Boxed: connecting is rare, and its state would make every exchange larger.
         let connected = Box::pin(work).await;
-        let at = self.told.look();
-        self.told.phases.connect += at - begun;
+        let at = self.progress.look();
+        self.progress.phases.connect += at - begun;
         if matches!(connected, Err(Fault::TotalTimeout)) {
             self.witness_lateness();
         }
@@ -650,7 +655,7 @@ impl<'p> Exchange<'p> {
 
     /// Runs the route's response steps over the head of a response from `source`.
     pub(crate) fn filter_response(&mut self, source: ResponseSource) {
-        let Some(route) = self.told.route else { return };
+        let Some(route) = self.progress.route else { return };
         if !route.chain.has_response_steps() {
             return;
         }
@@ -663,8 +668,8 @@ impl<'p> Exchange<'p> {
         source: ResponseSource,
         run: impl FnOnce(&mut ResponseHead, &ResponseView<'_>, &mut Turn<'_>) -> R,
     ) -> Option<R> {
-        let cluster = self.told.cluster.map(|cluster| &cluster.plan.cluster.name);
-        let endpoint = self.told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name);
+        let cluster = self.progress.cluster.map(|cluster| &cluster.plan.cluster.name);
+        let endpoint = self.progress.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name);
         self.in_turn(|request, response, turn| {
             Some(run(response?, &ResponseView { request, cluster, endpoint, source }, turn))
         })

@@ -120,18 +120,18 @@ impl Exchange<'_> {
     /// What ends by that says nothing of endpoints, since anybody can give too little.
     pub(crate) fn is_bounded_by_client(&self) -> bool {
         let Some(deadline) = self.grpc.as_ref().and_then(|grpc| grpc.deadline) else { return false };
-        let timeout = self.told.route.and_then(|route| route.timeout);
-        timeout.is_none_or(|timeout| deadline < self.told.begun + timeout)
+        let timeout = self.progress.route.and_then(|route| route.timeout);
+        timeout.is_none_or(|timeout| deadline < self.progress.begun + timeout)
     }
 
     /// Whether the time that the client gave is over, or nearly: an endpoint that says so when it is not has none but its own
     /// time to tell of.
     pub(crate) fn is_over_for_client(&self) -> bool {
         let Some(deadline) = self.grpc.as_ref().and_then(|grpc| grpc.deadline) else { return false };
-        let given = deadline.saturating_duration_since(self.told.begun);
+        let given = deadline.saturating_duration_since(self.progress.begun);
         // Endpoints are told of it in whole units, have a clock of their own, and may end what they wait for themselves a little sooner.
         let slack = (given / 10).clamp(SLACK_MIN, SLACK_MAX);
-        self.is_bounded_by_client() && self.told.now + slack >= deadline
+        self.is_bounded_by_client() && self.progress.now + slack >= deadline
     }
 
     /// Makes a call of gRPC from one of gRPC-Web, for an endpoint that speaks HTTP/2.
@@ -142,7 +142,7 @@ impl Exchange<'_> {
         head.fields.set(&CONTENT_TYPE, &content_type);
         head.fields.set(&TE, b"trailers");
         let wants = head.fields.get(&ACCEPT).and_then(call::accepted_web).unwrap_or(asks);
-        let made = Grpc::new(head, self.told.begun, Some(Web { asks, wants }));
+        let made = Grpc::new(head, self.progress.begun, Some(Web { asks, wants }));
         let watch = &mut self.connection.watch;
         watch.set_bound(made.bound(watch.bound()));
         self.grpc = Some(made);
@@ -171,7 +171,7 @@ impl Exchange<'_> {
     pub(crate) fn pass_deadline_on(&mut self) {
         let Some(deadline) = self.grpc.as_ref().and_then(|grpc| grpc.deadline) else { return };
         let deadline = self.connection.watch.bound().map_or(deadline, |bound| bound.min(deadline));
-        let left = deadline.saturating_duration_since(self.told.now);
+        let left = deadline.saturating_duration_since(self.progress.now);
         self.incoming.head.fields.set_with(&TIMEOUT, |out| call::write_timeout(left, out));
     }
 }

@@ -27,13 +27,13 @@ use crate::upstream::connect::{Target, connect};
 use crate::upstream::opening::Opening;
 use crate::upstream::pool::UpstreamConnection;
 use crate::worker::Worker;
-use crate::worker_plan::{ClusterLocal, ListenerNow, WorkerPlan};
+use crate::worker_plan::{ClusterLocal, ListenerLocal, WorkerPlan};
 
 /// One TCP stream while it lives.
 struct Stream<'p> {
     worker: &'p Worker,
     plan: &'p WorkerPlan,
-    listener: &'p ListenerNow,
+    listener: &'p ListenerLocal,
     connection: &'p mut Connection,
     cluster: Option<&'p Rc<ClusterLocal>>,
     aim: Option<Aim<'p>>,

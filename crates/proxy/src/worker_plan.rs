@@ -24,14 +24,14 @@ use telemetry::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Tele
 
 use crate::lazy_table::LazyTable;
 use crate::registry::Registration;
-use crate::tls::{ListenerTls, TlsMaterial, UpstreamTlsNow};
+use crate::tls::{ClusterTls, ListenerTls, TlsMaterial};
 use crate::upstream::pool::Pool;
 
 /// See the module.
 pub(crate) struct WorkerPlan {
     pub plan: Arc<Plan>,
     /// In the plan's order.
-    pub listeners: Vec<ListenerNow>,
+    pub listeners: Vec<ListenerLocal>,
     /// By [`plan::RoutePlan::index`]; made at first use.
     routes: ByIndex<Arc<RouteSeries>>,
     /// The fields that carry verified identities, of all listeners: none of them is taken from a client by any.
@@ -71,7 +71,7 @@ impl Withheld {
 }
 
 /// A listener.
-pub(crate) struct ListenerNow {
+pub(crate) struct ListenerLocal {
     pub plan: Arc<ListenerPlan>,
     pub series: Arc<ListenerSeries>,
     pub counts: Rc<ListenerCounts>,
@@ -121,7 +121,7 @@ pub(crate) struct ClusterLocal {
     pub savings: RefCell<Savings>,
     /// For requests that may be at two endpoints.
     pub hedging: RefCell<Hedging>,
-    pub tls: Option<Arc<UpstreamTlsNow>>,
+    pub tls: Option<Arc<ClusterTls>>,
 }
 
 /// An endpoint.
@@ -129,17 +129,17 @@ pub(crate) struct EndpointLocal {
     pub state: Arc<EndpointState>,
     pub series: Arc<EndpointSeries>,
     pub pool: Pool,
-    tls: Option<Arc<UpstreamTlsNow>>,
+    tls: Option<Arc<ClusterTls>>,
 }
 
 impl EndpointLocal {
     /// Whether connections would be made and kept in the same way by another plan of its cluster.
-    fn suits(&self, cluster: &ClusterPlan, tls: Option<&Arc<UpstreamTlsNow>>) -> bool {
+    fn suits(&self, cluster: &ClusterPlan, tls: Option<&Arc<ClusterTls>>) -> bool {
         same(self.tls.as_ref(), tls) && self.pool.suits(&cluster.cluster)
     }
 }
 
-impl ListenerNow {
+impl ListenerLocal {
     /// Its settings, if it speaks HTTP.
     pub(crate) fn http(&self) -> Option<&HttpListener> {
         self.plan.listener.protocol.http()
@@ -171,15 +171,15 @@ impl WorkerPlan {
         telemetry: Arc<Telemetry>,
         in_force: Rc<RefCell<Weak<WorkerPlan>>>,
     ) -> Self {
-        let now = |listener| listener_now(listener, &tls, &telemetry);
-        let listeners: Vec<_> = plan.listeners.iter().map(now).collect();
+        let local = |listener| listener_local(listener, &tls, &telemetry);
+        let listeners: Vec<_> = plan.listeners.iter().map(local).collect();
         let identities = listeners.iter().filter_map(|listener| Some(listener.identity.as_ref()?.as_str().to_owned()));
         let identities: Vec<String> = identities.collect();
         // The usual name of a request's id is nothing that any trailer may have.
         let ids = listeners.iter().filter_map(|listener| listener.request_id.as_ref());
         let ids = ids.filter(|name| name.known() == Known::Other);
         let named = listeners.iter().filter_map(|listener| listener.identity.as_ref());
-        let sources = listeners.iter().filter_map(ListenerNow::http);
+        let sources = listeners.iter().filter_map(ListenerLocal::http);
         let sources = sources.flat_map(|http| &http.forwarding.client_address).map(|rule| &rule.header);
         let own_fields = named.chain(ids).chain(sources).cloned().collect();
         let (routes, count) = (by_index(plan.routes.len()), plan.routes.len());
@@ -307,7 +307,7 @@ impl WorkerPlan {
     }
 
     /// The HTTP listener that a connection came by, if it is still there and still speaks HTTP.
-    pub(crate) fn http_listener(&self, registration: &Registration) -> Option<(&ListenerNow, &HttpListener)> {
+    pub(crate) fn http_listener(&self, registration: &Registration) -> Option<(&ListenerLocal, &HttpListener)> {
         let listener = self.listeners.get(registration.handle.index.get())?;
         Some((listener, listener.http()?))
     }
@@ -384,12 +384,12 @@ impl WorkerPlan {
     }
 }
 
-fn listener_now(listener: &Arc<ListenerPlan>, tls: &TlsMaterial, telemetry: &Telemetry) -> ListenerNow {
+fn listener_local(listener: &Arc<ListenerPlan>, tls: &TlsMaterial, telemetry: &Telemetry) -> ListenerLocal {
     let header = |name: &Option<String>| name.as_deref().and_then(|name| FieldName::new(name).ok());
     let tls = tls.listener(&listener.listener.name);
     let http = listener.listener.protocol.http();
     let series = telemetry.listener(&listener.listener.name);
-    ListenerNow {
+    ListenerLocal {
         plan: listener.clone(),
         counts: Rc::new(ListenerCounts { state: listener.state.clone(), series: series.clone() }),
         series,

@@ -21,7 +21,7 @@ use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::io::Io;
 use crate::socket;
-use crate::tls::UpstreamTlsNow;
+use crate::tls::ClusterTls;
 use crate::worker_plan::{ClusterLocal, EndpointLocal};
 
 /// Where a connection goes, and how it is set up.
@@ -29,7 +29,7 @@ use crate::worker_plan::{ClusterLocal, EndpointLocal};
 pub(crate) struct Target<'a> {
     pub endpoint: &'a Endpoint,
     pub socket: &'a ClusterSocket,
-    pub tls: Option<&'a UpstreamTlsNow>,
+    pub tls: Option<&'a ClusterTls>,
 }
 
 /// Connects for a client, TLS included, within `timeout`.

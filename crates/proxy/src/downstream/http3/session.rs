@@ -139,7 +139,7 @@ impl Session {
                 continue;
             }
             self.take_streams();
-            if !self.shared.is_bearable(std::mem::take(&mut self.control.told.idle)) {
+            if !self.shared.is_bearable(std::mem::take(&mut self.control.peer.idle)) {
                 self.is_flooded = true;
                 self.quic.close(code::EXCESSIVE_LOAD);
                 continue;

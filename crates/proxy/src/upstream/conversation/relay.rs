@@ -70,7 +70,7 @@ impl<'p> Conversation<'p> {
                 moved = download.poll_until_read(cx, &mut upstream.io, &mut exchange.connection.io, buffers);
                 if matches!(moved, Poll::Ready(Ok(()))) && self.upload.is_finished() {
                     if download.moved_bytes() > BUFFER_BYTES as u64 {
-                        exchange.told.look();
+                        exchange.progress.look();
                     }
                     let clean = download.take_leftover().is_none() && self.keeps_alive && !self.upload_broken;
                     let is_awaited = exchange.is_place_awaited();
@@ -203,7 +203,7 @@ fn give_back(
     exchange.witness_answer();
     exchange.leave_endpoint();
     if let Some(upstream) = upstream.filter(|upstream| clean && is_wanted_by(exchange, endpoint_local, upstream)) {
-        endpoint_local.pool.give(upstream, exchange.told.now, &exchange.connection.facts);
+        endpoint_local.pool.give(upstream, exchange.progress.now, &exchange.connection.facts);
     }
 }
 

@@ -21,7 +21,7 @@ use crate::connection::Next;
 use crate::exchange::Exchange;
 use crate::http2::websocket;
 use crate::http3::Outgoing;
-use crate::tls::UpstreamTlsNow;
+use crate::tls::ClusterTls;
 use crate::upstream::Line;
 use crate::upstream::connect::{Connecting, Target, attended, establish};
 use crate::upstream::hedge_connect::{self, line_to_either};
@@ -59,7 +59,7 @@ pub(crate) struct Wanted<'p> {
     endpoint_local: &'p EndpointLocal,
     connections: &'p Rc<SharedConnections>,
     socket: &'p ClusterSocket,
-    tls: Option<&'p Arc<UpstreamTlsNow>>,
+    tls: Option<&'p Arc<ClusterTls>>,
     outgoing: &'p Rc<Outgoing>,
     timeout: Duration,
     aim: Aim,
@@ -238,12 +238,12 @@ impl<'p> Exchange<'p> {
         loop {
             // A hedge may have moved it to another endpoint.
             let (endpoint, endpoint_local) = self
-                .told
+                .progress
                 .endpoint
                 .map_or((endpoint, endpoint_local), |(endpoint, endpoint_local)| (endpoint, &**endpoint_local));
             let line = self.line(local, (endpoint, endpoint_local), is_fresh).await?;
             let (endpoint, endpoint_local) = self
-                .told
+                .progress
                 .endpoint
                 .map_or((endpoint, endpoint_local), |(endpoint, endpoint_local)| (endpoint, &**endpoint_local));
             // Without its place, all its attempts have failed.
@@ -254,8 +254,8 @@ impl<'p> Exchange<'p> {
                 other => return other,
             }
             anew += 1;
-            self.told.received_bytes = 0;
-            self.told.look();
+            self.progress.received_bytes = 0;
+            self.progress.look();
         }
     }
 
@@ -267,7 +267,7 @@ impl<'p> Exchange<'p> {
         is_fresh: bool,
     ) -> Result<Line, Fault> {
         let wanted = Wanted::new(self, local, to, is_fresh).ok_or(Fault::NoEndpoint)?;
-        let missing = match wanted.at_once(self.told.now) {
+        let missing = match wanted.at_once(self.progress.now) {
             Ok(line) => return Ok(line),
             Err(missing) => missing,
         };
@@ -279,12 +279,12 @@ impl<'p> Exchange<'p> {
     }
 
     async fn wait_for_line(&mut self, wanted: &Wanted<'_>, missing: Missing) -> Result<Line, Fault> {
-        let begun = self.told.now;
+        let begun = self.progress.now;
         // Boxed: connecting is rare, and its state would make every exchange larger.
         let mut work = Box::pin(wanted.wait(missing));
         let line = attended(work.as_mut(), self.connection, wanted.timeout).await;
-        let now = self.told.look();
-        self.told.phases.connect += now - begun;
+        let now = self.progress.look();
+        self.progress.phases.connect += now - begun;
         if matches!(line, Err(Fault::TotalTimeout)) {
             self.witness_lateness();
         }

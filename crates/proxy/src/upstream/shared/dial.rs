@@ -16,7 +16,7 @@ use super::connections::{Dial, SharedConnections};
 use super::{http2, http3};
 use crate::buffer::BufferPool;
 use crate::http3::Outgoing;
-use crate::tls::UpstreamTlsNow;
+use crate::tls::ClusterTls;
 use crate::upstream::connect::{Target, establish};
 use crate::upstream::opening::Opening;
 use crate::upstream::pool::UpstreamConnection;
@@ -25,7 +25,7 @@ use crate::upstream::pool::UpstreamConnection;
 pub(crate) struct Dialing {
     pub endpoint: Endpoint,
     pub socket: ClusterSocket,
-    pub tls: Option<Arc<UpstreamTlsNow>>,
+    pub tls: Option<Arc<ClusterTls>>,
     pub timeout: Duration,
     pub series: Arc<EndpointSeries>,
     pub worker: usize,

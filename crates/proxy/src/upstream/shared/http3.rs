@@ -184,7 +184,7 @@ impl Driver {
         match quic.lost() {
             Some(Lost::Silent) => Poll::Ready(Err(Fault::ConnectFailed)),
             Some(_) => Poll::Ready(Err(Fault::UpstreamHandshakeFailed)),
-            None if self.control.told.has_settings => Poll::Ready(Ok(())),
+            None if self.control.peer.has_settings => Poll::Ready(Ok(())),
             None => Poll::Pending,
         }
     }
@@ -196,17 +196,17 @@ impl Driver {
         if let Err(code) = self.control.listen(cx) {
             return quic.close(code);
         }
-        let told = &mut self.control.told;
+        let peer = &mut self.control.peer;
         let session = &self.session;
-        session.offers_connect.set(told.offers_connect);
-        session.head_bytes_max.set(told.section_bytes_max.unwrap_or(u64::MAX));
-        let idle = session.counts.idle.take() + std::mem::take(&mut told.idle);
+        session.offers_connect.set(peer.offers_connect);
+        session.head_bytes_max.set(peer.section_bytes_max.unwrap_or(u64::MAX));
+        let idle = session.counts.idle.take() + std::mem::take(&mut peer.idle);
         // Each piece of a body may bring a few of them.
         self.allowance.earn(session.counts.pieces.take());
         if idle > 0 && !self.allowance.spend(idle, Instant::now()) {
             return quic.close(code::EXCESSIVE_LOAD);
         }
-        if let Some(id) = told.goaway {
+        if let Some(id) = peer.goaway {
             session.is_left.set(true);
             quic.refuse_from(id);
         }

@@ -37,7 +37,7 @@ pub(crate) fn begin(
         true => begin_http3(exchange, endpoint, &permit)?,
         false => begin_http2(exchange, (endpoint, is_https), &permit)?,
     };
-    Ok(UpstreamConnection::of_stream(Io::Stream(Box::new(message)), permit, exchange.told.now))
+    Ok(UpstreamConnection::of_stream(Io::Stream(Box::new(message)), permit, exchange.progress.now))
 }
 
 fn begin_http2(
