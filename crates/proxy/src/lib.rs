@@ -34,6 +34,7 @@ mod random;
 mod reconcile;
 mod registry;
 mod relay;
+mod replay;
 mod request_head;
 mod respond;
 mod retry;

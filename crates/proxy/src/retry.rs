@@ -1,13 +1,11 @@
 //! Attempts after the first: what [`plan::retry`] needs to decide, and what it takes to carry the decision out.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use model::Fault;
 use model::fault::{Phase, Source};
-use model::fields::Fields;
 use model::retry::Retry;
 use plan::retry::{Attempted, Failure, Verdict, decide, is_for_backup, take_back};
 use plan::{LastResort, Session, Subset};
@@ -17,52 +15,8 @@ use crate::admission::{Gate, Place};
 use crate::exchange::Exchange;
 use crate::grpc;
 use crate::needs;
-use crate::upstream::conversation::hedge;
+use crate::upstream::hedge_rules;
 use crate::worker_plan::ClusterLocal;
-
-/// What the retries of one exchange need to know beside its request.
-#[derive(Default)]
-pub(crate) struct Replay {
-    /// The request body, kept whole.
-    pub body: Option<Box<KeptBody>>,
-    /// The body has left the client's buffer: a further attempt takes the kept one.
-    pub is_taken: bool,
-    /// A response was thrown away for another attempt, after this pause.
-    pub after_status: Option<Duration>,
-    /// Slots of endpoints that were asked by attempts before, hedges included.
-    pub tried: Vec<u32>,
-    /// When the first attempt could begin, but for its wait for an endpoint: milliseconds after the exchange did. Known only where
-    /// the rules for retries are written.
-    began_ms: u32,
-}
-
-/// A request body in memory.
-pub(crate) struct KeptBody {
-    pub bytes: Arc<[u8]>,
-    pub trailers: Option<Box<Fields>>,
-    /// It is kept as an endpoint gets it, not as the client sends it.
-    pub is_coded: bool,
-    /// It was read whole before any of it was sent, whatever its size.
-    pub is_held: bool,
-}
-
-impl Replay {
-    /// Keeps a body that was read whole before any of it was sent.
-    pub(crate) fn hold(&mut self, bytes: Arc<[u8]>, trailers: Option<Box<Fields>>) {
-        self.body = Some(Box::new(KeptBody { bytes, trailers, is_coded: false, is_held: true }));
-        self.is_taken = true;
-    }
-
-    /// Keeps what was sent to an endpoint; `is_coded`: stages have changed it on the way.
-    pub(crate) fn keep_sent(&mut self, bytes: Box<[u8]>, is_coded: bool) {
-        self.body = Some(Box::new(KeptBody { bytes: bytes.into(), trailers: None, is_coded, is_held: false }));
-    }
-
-    /// Returns the body for an attempt after one that has taken it from the client's buffer.
-    pub(crate) fn again(&self) -> Option<&KeptBody> {
-        if self.is_taken { self.body.as_deref() } else { None }
-    }
-}
 
 /// Returns the rules for one exchange: the route's, else the cluster's.
 pub(crate) fn policy<'p>(exchange: &Exchange<'p>, local: &'p ClusterLocal) -> &'p Retry {
@@ -84,7 +38,7 @@ impl<'p> Exchange<'p> {
             local.savings.borrow_mut().earn(budget);
             self.replay.began_ms = millis(self.progress.now - self.progress.begun);
         }
-        let hedge = hedge::rules(self, local);
+        let hedge = hedge_rules::rules(self, local);
         let length = match self.request.framing {
             Framing::Length(length) if self.keeps_body(policy, hedge.is_some(), length) => Some(length),
             _ => None,
@@ -181,7 +135,7 @@ impl<'p> Exchange<'p> {
 
     fn verdict(&mut self, local: &'p ClusterLocal, failure: Failure) -> Option<Duration> {
         let attempts = self.progress.retries + 1;
-        let subset = self.progress.route.map_or(Subset::ALL, |route| local.plan.subset(route, &self.incoming.head));
+        let subset = self.progress.route.map_or(Subset::ALL, |route| route.subset(&local.plan, &self.incoming.head));
         let present = self.progress.endpoint.map(|(endpoint, _)| endpoint.state.slot);
         let is_tried = |slot| present == Some(slot) || self.replay.tried.contains(&slot);
         let pinned = self.session.as_ref().and_then(Session::pinned);

@@ -12,7 +12,7 @@ use crate::body_steps::BodySteps;
 use crate::exchange::Exchange;
 use crate::grpc::web::{TextDecoder, WebEncoder};
 use crate::relay::Stages;
-use crate::retry::KeptBody;
+use crate::replay::KeptBody;
 
 /// A body that is here whole, as the source of stages: it comes out as they take it.
 struct Made {

@@ -23,9 +23,9 @@ use crate::persistence::{keep_session_of_client, seed, session_of_client};
 use crate::random::RequestId;
 use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
 use crate::retry::is_refusal;
+use crate::upstream::UpstreamConnection;
 use crate::upstream::connect::{Target, connect};
 use crate::upstream::opening::Opening;
-use crate::upstream::pool::UpstreamConnection;
 use crate::worker::Worker;
 use crate::worker_plan::{ClusterLocal, ListenerLocal, WorkerPlan};
 

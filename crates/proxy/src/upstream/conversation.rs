@@ -21,9 +21,8 @@ use wire::http1::{
 };
 
 use self::upload::{refused_upload, upload_fault, upload_of, writer_of};
-use super::Line;
-use super::pool::UpstreamConnection;
 use super::shared::stream::{self, Ended};
+use super::{Line, UpstreamConnection, hedge_rules};
 use crate::buffer::Buffer;
 use crate::connection::Next;
 use crate::exchange::Exchange;
@@ -131,7 +130,7 @@ impl<'p> Conversation<'p> {
     pub(crate) async fn run(&mut self, exchange: &mut Exchange<'p>) -> Result<Next, Fault> {
         let is_first = exchange.progress.retries == 0 && exchange.progress.hedges == 0;
         let hedged = exchange.progress.cluster.filter(|_| is_first && exchange.is_replayable());
-        let hedged = hedged.and_then(|local| Some((hedge::rules(exchange, local)?, &**local)));
+        let hedged = hedged.and_then(|local| Some((hedge_rules::rules(exchange, local)?, &**local)));
         // On a connection that is one client's nobody else can answer for its endpoint.
         let parsed = match hedged.filter(|_| self.upstream.as_ref().is_none_or(|line| line.bond == Bond::None)) {
             None => self.await_head(exchange).await?,

@@ -13,8 +13,9 @@ use plan::{EndpointPlan, Lease, Pass, Seen};
 use tokio::time::Sleep;
 
 use super::Line;
-use super::connect::{Connecting, line_beside};
-use super::conversation::hedge::{self, rules_of, take_place};
+use super::connect::Connecting;
+use super::hedge_line::line_beside;
+use super::hedge_rules::{self, rules_of, take_place};
 use crate::exchange::Exchange;
 use crate::worker_plan::{ClusterLocal, EndpointLocal};
 
@@ -42,7 +43,7 @@ pub(crate) async fn line_to_either<'p>(
     first: Connecting<'p>,
 ) -> Result<Line, Fault> {
     let begun = exchange.progress.now;
-    if hedge::rules(exchange, local).is_none() || !exchange.is_replayable() {
+    if hedge_rules::rules(exchange, local).is_none() || !exchange.is_replayable() {
         // Others that may be hedged have earned their share of the budget already.
         local.hedging.borrow_mut().earn(rules);
     }

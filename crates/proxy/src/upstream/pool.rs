@@ -13,62 +13,16 @@ use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
 
-use model::limits::STALE_WITHIN;
 use model::proxy_protocol::SendProxy;
 use model::snapshot;
 use model::socket::ClusterSocket;
 use plan::cluster::own_tlvs::Tlvs;
 use wire::authentication::Bond;
 
+use super::connection::{UpstreamConnection, let_end};
 use super::opening::is_private;
 use super::shared::connections::SharedConnections;
-use super::shared::permit::StreamPermit;
-use super::shared::stream::let_end;
 use crate::connection::ConnectionFacts;
-use crate::io::Io;
-
-/// A connection to an endpoint.
-pub(crate) struct UpstreamConnection {
-    pub io: Io,
-    /// Exchanges carried before the present one.
-    pub requests: u64,
-    /// Whether the endpoint takes one client for the author of all that comes on it.
-    pub bond: Bond,
-    idle_since: Instant,
-    /// What its PROXY header said of the exchange for which it was made, where that may differ from one to the next.
-    pub shown: Option<Box<Tlvs>>,
-    /// The connection's own, if `io` is one stream of it.
-    permit: Option<Box<StreamPermit>>,
-}
-
-impl UpstreamConnection {
-    pub(crate) fn new(io: Io, now: Instant) -> Self {
-        Self { io, requests: 0, bond: Bond::None, idle_since: now, shown: None, permit: None }
-    }
-
-    /// One stream of a connection.
-    pub(super) fn of_stream(io: Io, permit: Box<StreamPermit>, now: Instant) -> Self {
-        let requests = u64::from(permit.was_idle);
-        Self { io, requests, bond: Bond::None, idle_since: now, shown: None, permit: Some(permit) }
-    }
-
-    /// What `io` is a stream of.
-    pub(super) fn permit(&self) -> Option<&StreamPermit> {
-        self.permit.as_deref()
-    }
-
-    /// A request begins on it: it is idle no more.
-    pub(super) fn begin(&mut self, now: Instant) {
-        self.idle_since = now;
-    }
-
-    /// Whether its end, without a byte of a response, may be the end of an idle connection: it has carried an exchange before, and
-    /// the present one began only a moment ago, or the endpoint has said nothing at all since.
-    pub(crate) fn may_be_stale(&self) -> bool {
-        let is_silent = || self.permit().is_some_and(StreamPermit::is_forsaken);
-        self.requests > 0 && (self.idle_since.elapsed() < STALE_WITHIN || is_silent())
-    }
-}
 
 /// See the module.
 pub(crate) struct Pool {
@@ -152,7 +106,7 @@ impl Pool {
 
     /// Keeps a connection after an exchange that ended in good order. The connection of a stream is kept anyway.
     pub(crate) fn give(&self, mut connection: UpstreamConnection, now: Instant, client: &Rc<ConnectionFacts>) {
-        if connection.permit.is_some() {
+        if connection.permit().is_some() {
             return let_end(connection);
         }
         connection.requests += 1;

@@ -17,9 +17,9 @@ use super::{http2, http3};
 use crate::buffer::BufferPool;
 use crate::http3::Outgoing;
 use crate::tls::ClusterTls;
+use crate::upstream::UpstreamConnection;
 use crate::upstream::connect::{Target, establish};
 use crate::upstream::opening::Opening;
-use crate::upstream::pool::UpstreamConnection;
 
 /// What it takes to make a connection.
 pub(crate) struct Dialing {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use model::limits::{HEAD_BYTES_MAX, HTTP3_IDLE_FRAMES_MAX, HTTP3_IDLE_FRAMES_PER_SECOND};
 use model::{Address, Fault};
-use quinn_proto::{ClientConfig, Dir, NoneTokenStore, StreamId};
+use quinn_proto::{ClientConfig, NoneTokenStore};
 use tokio::time::Sleep;
 use wire::http2::Allowance;
 use wire::http3::code;
@@ -21,96 +21,13 @@ use wire::http3::code;
 use super::connection::SharedConnection;
 use super::connections::SharedConnections;
 use super::dial::{Dialing, dial_beside};
-use crate::http3::{Control, Counts, Lost, Quic, outgoing_transport};
+use super::http3_session::Session;
+use crate::http3::{Control, Lost, Quic, outgoing_transport};
 
 /// How long an endpoint may take at least to answer when the network says that it is not there.
 const DOUBT_PATIENCE: Duration = Duration::from_millis(500);
 /// How long an endpoint may take at least until anything comes of it after a request has begun, be it that the request has arrived.
 const WORD_PATIENCE: Duration = Duration::from_secs(1);
-
-/// A connection, as streams see it.
-pub(crate) struct Session {
-    pub(super) quic: Rc<Quic>,
-    pub(super) counts: Rc<Counts>,
-    /// A stream that may begin, ahead of who takes it: to begin one is the only way to find out whether that may be.
-    spare: Cell<Option<StreamId>>,
-    offers_connect: Cell<bool>,
-    /// The largest head that the endpoint takes (RFC 9114 section 4.2.2).
-    pub(super) head_bytes_max: Cell<u64>,
-    /// The endpoint has said goodbye.
-    is_left: Cell<bool>,
-    /// When the first stream and the last began of those of which it is not known yet that the endpoint has heard of them.
-    begun: Cell<Option<(Instant, Instant)>>,
-    /// Its task looks after these.
-    is_watched: Cell<bool>,
-    /// Since when the endpoint does not seem to have heard of them: until it says something, others go elsewhere.
-    doubted_at: Cell<Option<Instant>>,
-}
-
-impl Session {
-    /// Whether the endpoint seems not to be there, so that no other stream is to begin here.
-    pub(super) fn is_doubtful(&self) -> bool {
-        self.doubted_at.get().is_some_and(|at| self.quic.heard_at() <= at)
-    }
-
-    /// Whether streams have begun after which nobody looks yet. From now on that is done.
-    fn begins_to_be_watched(&self) -> bool {
-        self.begun.get().is_some() && !self.is_watched.replace(true)
-    }
-
-    /// When a stream began since which nothing has come, not even that it has arrived.
-    fn unheard_at(&self) -> Option<Instant> {
-        let (first, last) = self.begun.get()?;
-        let heard_at = self.quic.heard_at();
-        let unheard_at = match () {
-            () if heard_at >= last => None,
-            () if heard_at >= first => Some(last),
-            () => Some(first),
-        };
-        self.begun.set(unheard_at.map(|at| (at, last)));
-        unheard_at
-    }
-
-    /// Whether the endpoint allows another stream now. `None`: none ever.
-    pub(super) fn has_credit(&self) -> Option<bool> {
-        if self.is_left.get() || self.quic.lost().is_some() {
-            return None;
-        }
-        if self.spare.get().is_none() {
-            self.spare.set(self.quic.open(Dir::Bi));
-        }
-        Some(self.spare.get().is_some())
-    }
-
-    /// The stream that [`Self::has_credit`] has found.
-    pub(super) fn take_stream(&self) -> Option<StreamId> {
-        let stream = self.spare.take()?;
-        let now = Instant::now();
-        let first = self.begun.get().map_or(now, |(first, _)| first);
-        self.begun.set(Some((first, now)));
-        if !self.is_watched.get() {
-            self.wake();
-        }
-        Some(stream)
-    }
-
-    /// Gives up a stream on which nothing was sent. The endpoint is told, for others may have begun since, and with them this one
-    /// (RFC 9000 section 3.2).
-    pub(super) fn give_up(&self, id: StreamId) {
-        self.quic.reset(id, code::REQUEST_CANCELLED);
-        self.quic.stop(id, code::REQUEST_CANCELLED);
-    }
-
-    /// Whether the endpoint takes requests for other protocols (RFC 9220 section 3).
-    pub(super) fn offers_connect(&self) -> bool {
-        self.offers_connect.get()
-    }
-
-    /// Wakes the task that looks after the connection.
-    pub(super) fn wake(&self) {
-        self.quic.wake();
-    }
-}
 
 /// Looks after a connection, which ends with it.
 pub(super) struct Driver {
