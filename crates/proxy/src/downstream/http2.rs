@@ -34,7 +34,7 @@ use self::end::fault_of;
 use self::inline::Inline;
 use self::waker::FlagWaker;
 use super::exchanges::Exchanges;
-use super::goodbye::{self, Phase};
+use super::shutdown::{self, Phase};
 use crate::buffer::Buffer;
 use crate::connection::{Connection, ConnectionFacts};
 use crate::http2::downstream::{SharedState, State};
@@ -77,7 +77,7 @@ struct Session<'w> {
     /// GOAWAY is sent, and nothing is in progress any more.
     is_last_call: bool,
     /// The client begins no more streams.
-    is_forsaken: bool,
+    is_unresponsive: bool,
     /// Why the connection ends, if that is a fault.
     fault: Option<Fault>,
     /// Signs of life that were seen when the watch rang last.
@@ -146,7 +146,7 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
         phase: Phase::Open,
         told_at: None,
         is_last_call: false,
-        is_forsaken: false,
+        is_unresponsive: false,
         fault: None,
         seen_stirs: 0,
         is_pinged: false,
@@ -225,10 +225,10 @@ impl Session<'_> {
                 continue;
             }
             if self.phase == Phase::Open && !self.may_go_on() {
-                self.say_goodbye();
+                self.announce_shutdown();
                 continue;
             }
-            if self.phase != Phase::Open || self.is_forsaken || self.registration.is_cut() {
+            if self.phase != Phase::Open || self.is_unresponsive || self.registration.is_cut() {
                 self.shared.exchanges.wake_at_end(&self.socket_waker);
             }
             let is_at_rest = self.shared.exchanges.is_at_rest();
@@ -236,14 +236,14 @@ impl Session<'_> {
                 // Its exchanges are cut as well, and tell their clients as far as that is possible.
                 return if is_at_rest { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
-            if self.phase == Phase::Announced && self.shared.state.borrow().has_said_last() {
+            if self.phase == Phase::Announced && self.shared.state.borrow().has_sent_final_goaway() {
                 self.phase = Phase::Last;
             }
             if is_at_rest && self.phase == Phase::Last {
                 self.begin_to_close();
                 continue;
             }
-            if is_at_rest && self.is_forsaken {
+            if is_at_rest && self.is_unresponsive {
                 self.close(code::NO_ERROR);
                 continue;
             }

@@ -57,7 +57,7 @@ impl UpstreamConnection {
     /// Whether its end, without a byte of a response, may be the end of an idle connection: it has carried an exchange before, and
     /// the present one began only a moment ago, or the endpoint has said nothing at all since.
     pub(crate) fn may_be_stale(&self) -> bool {
-        let is_silent = || self.permit().is_some_and(StreamPermit::is_forsaken);
+        let is_silent = || self.permit().is_some_and(StreamPermit::is_unresponsive);
         self.requests > 0 && (self.idle_since.elapsed() < STALE_WITHIN || is_silent())
     }
 }

@@ -352,7 +352,9 @@ impl<'p> Conversation<'p> {
                     Poll::Ready(Ok(parsed)) => parsed,
                     Poll::Ready(Err(ended)) => return Poll::Ready(Err(self.ended_fault(ended))),
                     // What is not heard there is asked for anew, sooner than the connection is given up, if that does no harm.
-                    Poll::Pending if stream.is_forsaken() && self.interim_count == 0 && exchange.may_send_again() => {
+                    Poll::Pending
+                        if stream.is_unresponsive() && self.interim_count == 0 && exchange.may_send_again() =>
+                    {
                         return Poll::Ready(Err(Fault::StaleConnection));
                     }
                     Poll::Pending => return Poll::Pending,

@@ -9,14 +9,14 @@ use wire::http1::RequestParsed;
 use wire::http2::code;
 
 use super::stream_task::{Active, carry};
-use super::{Ended, Session, goodbye, limits_of, tell};
+use super::{Ended, Session, limits_of, shutdown, tell};
 use crate::buffer::Buffer;
 use crate::connection::Connection;
-use crate::downstream::goodbye::Phase;
 use crate::downstream::served::Served;
+use crate::downstream::shutdown::Phase;
 use crate::exchange::Arrived;
 use crate::http2::downstream::Stream;
-use crate::http2::{Happening, websocket};
+use crate::http2::{PeerEvent, websocket};
 use crate::io::Io;
 use crate::message::MessageStream;
 use crate::registry::Registered;
@@ -97,17 +97,17 @@ impl Session<'_> {
             at += used;
             match happening {
                 None => break,
-                Some(Happening::Head { stream, parsed, ends }) => {
+                Some(PeerEvent::Head { stream, parsed, ends }) => {
                     let next = self.worker.take_request();
                     let request = std::mem::replace(&mut incoming, next);
                     self.begin((stream, ends), (request, parsed), now);
                 }
                 // What is refused becomes no exchange, so it is told of here. An exchange tells of itself.
-                Some(Happening::Broken { code: code::PROTOCOL_ERROR, is_known: false }) => {
+                Some(PeerEvent::Broken { code: code::PROTOCOL_ERROR, is_known: false }) => {
                     tell(self.worker, &self.registration.handle, &self.shared.facts, Fault::Http2Error);
                 }
-                Some(Happening::Broken { .. } | Happening::Pong) => {}
-                Some(Happening::Goodbye { .. }) => self.is_forsaken = true,
+                Some(PeerEvent::Broken { .. } | PeerEvent::Pong) => {}
+                Some(PeerEvent::Goaway { .. }) => self.is_unresponsive = true,
             }
         }
         self.worker.give_request(incoming);
@@ -128,13 +128,13 @@ impl Session<'_> {
         let is_too_many = self.shared.exchanges.active() >= 2 * HTTP2_STREAMS_MAX as usize;
         let may_begin = !is_unheard && !is_too_many && !self.registration.is_cut();
         let found = plan.http_listener(&self.registration).filter(|_| may_begin);
-        let Some((_, http)) = found.filter(|(_, http)| !goodbye::is_enough(http, self.accepted)) else {
+        let Some((_, http)) = found.filter(|(_, http)| !shutdown::is_enough(http, self.accepted)) else {
             self.shared.state.borrow_mut().refuse(id);
             return self.worker.give_request(incoming);
         };
         self.accepted += 1;
-        if goodbye::is_enough(http, self.accepted) {
-            self.say_last(now);
+        if shutdown::is_enough(http, self.accepted) {
+            self.send_final_goaway(now);
         }
         self.is_last_call = false;
         let timeout = http.stream_timeout;

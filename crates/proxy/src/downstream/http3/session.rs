@@ -21,9 +21,9 @@ use super::shared::Shared;
 use super::stream_task::{Active, carry};
 use crate::connection::ConnectionFacts;
 use crate::downstream::exchanges::Exchanges;
-use crate::downstream::goodbye::{self, Phase};
 use crate::downstream::served::Served;
-use crate::http3::{Control, Lost, Quic, local_of};
+use crate::downstream::shutdown::{self, Phase};
+use crate::http3::{CloseReason, Control, Quic, local_of};
 use crate::registry::{LAST_CALL, ListenerHandle, Registration};
 use crate::tls;
 use crate::watch::Watch;
@@ -145,7 +145,7 @@ impl Session {
                 continue;
             }
             if self.handshake.is_none() && self.phase == Phase::Open && !self.may_go_on() {
-                self.say_goodbye();
+                self.announce_shutdown();
                 continue;
             }
             if self.phase == Phase::Last && self.shared.exchanges.is_at_rest() {
@@ -214,7 +214,7 @@ impl Session {
             let plan = self.worker.plan_to_carry(&self.registration.handle);
             let may_begin = self.phase.takes_streams();
             let found = plan.http_listener(&self.registration).filter(|_| may_begin);
-            let Some((_, http)) = found.filter(|(_, http)| !goodbye::is_enough(http, self.accepted)) else {
+            let Some((_, http)) = found.filter(|(_, http)| !shutdown::is_enough(http, self.accepted)) else {
                 self.shared.counts.idle.set(self.shared.counts.idle.get().saturating_add(1));
                 // RFC 9114 section 4.1.1: the client may send it again elsewhere.
                 self.quic.reset(id, code::REQUEST_REJECTED);
@@ -223,9 +223,9 @@ impl Session {
             };
             self.accepted += 1;
             self.next_id = u64::from(VarInt::from(id)) + 4;
-            if goodbye::is_enough(http, self.accepted) {
+            if shutdown::is_enough(http, self.accepted) {
                 // Those that follow are refused.
-                self.say_last_goodbye();
+                self.send_final_goaway();
             }
             self.follow_client();
             let active = Active::new(&self.shared);
@@ -263,17 +263,17 @@ impl Session {
     }
 
     fn may_go_on(&self) -> bool {
-        goodbye::may_go_on(&self.worker, &self.registration, self.accepted)
+        shutdown::may_go_on(&self.worker, &self.registration, self.accepted)
     }
 
     /// No new streams; a client that has not heard of it yet may still begin some (RFC 9114 section 5.2).
-    fn say_goodbye(&mut self) {
+    fn announce_shutdown(&mut self) {
         self.phase = Phase::Announced;
         self.control.push_goaway(LAST_STREAM_ID);
         self.watch.set(Instant::now(), LAST_CALL.min(self.quic.rtt() * 3 / 2));
     }
 
-    fn say_last_goodbye(&mut self) {
+    fn send_final_goaway(&mut self) {
         self.phase = Phase::Last;
         self.control.push_goaway(self.next_id);
         if self.handshake.is_none() {
@@ -295,7 +295,7 @@ impl Session {
         }
         match self.phase {
             Phase::Announced => {
-                self.say_last_goodbye();
+                self.send_final_goaway();
                 return None;
             }
             Phase::Closing => return Some(Ok(())),
@@ -311,7 +311,7 @@ impl Session {
         }
         let rested = now.saturating_duration_since(self.shared.exchanges.rested_at());
         if rested >= idle {
-            self.say_goodbye();
+            self.announce_shutdown();
         } else {
             self.watch.set(now, idle - rested);
         }
@@ -326,15 +326,15 @@ impl Session {
         }
     }
 
-    fn why(&self, lost: Lost) -> Result<(), Fault> {
+    fn why(&self, lost: CloseReason) -> Result<(), Fault> {
         if self.is_flooded {
             return Err(Fault::Http3Flood);
         }
         match lost {
             _ if self.handshake.is_some() => Err(Fault::HandshakeFailed),
             // The client itself has closed, has said why, or has gone.
-            Lost::Closed(_) | Lost::Silent | Lost::Ours(code::NO_ERROR) => Ok(()),
-            Lost::Ours(_) | Lost::Broken => Err(Fault::Http3Error),
+            CloseReason::Closed(_) | CloseReason::Silent | CloseReason::Ours(code::NO_ERROR) => Ok(()),
+            CloseReason::Ours(_) | CloseReason::Broken => Err(Fault::Http3Error),
         }
     }
 

@@ -74,7 +74,7 @@ pub(super) async fn carry(
         Err(NoRequest::Fault(fault)) => Err(fault),
         Err(NoRequest::Other) => {
             worker.give_request(incoming);
-            if stream.is_spoilt() {
+            if stream.is_broken() {
                 active.0.note_discarded();
             }
             return;

@@ -22,7 +22,7 @@ use super::connection::SharedConnection;
 use super::connections::SharedConnections;
 use super::dial::{Dialing, dial_beside};
 use super::http3_session::Session;
-use crate::http3::{Control, Lost, Quic, outgoing_transport};
+use crate::http3::{CloseReason, Control, Quic, outgoing_transport};
 
 /// How long an endpoint may take at least to answer when the network says that it is not there.
 const DOUBT_PATIENCE: Duration = Duration::from_millis(500);
@@ -99,7 +99,7 @@ impl Driver {
             self.converse(cx);
         }
         match quic.lost() {
-            Some(Lost::Silent) => Poll::Ready(Err(Fault::ConnectFailed)),
+            Some(CloseReason::Silent) => Poll::Ready(Err(Fault::ConnectFailed)),
             Some(_) => Poll::Ready(Err(Fault::UpstreamHandshakeFailed)),
             None if self.control.peer.has_settings => Poll::Ready(Ok(())),
             None => Poll::Pending,
@@ -208,7 +208,7 @@ impl Driver {
         let (now, heard_at) = (Instant::now(), self.session.quic.heard_at());
         if self.asked.take_if(|asked| heard_at > asked.at).is_some() {
             self.session.doubted_at.set(None);
-            self.session.quic.set_forsaken(false);
+            self.session.quic.set_unresponsive(false);
         }
         let (patience, unheard_at) = (self.word_patience(), self.session.unheard_at());
         let mut left = unheard_at.map(|at| patience.saturating_sub(now.saturating_duration_since(at)));
@@ -249,7 +249,7 @@ impl Driver {
         let (waited, patience) = (now.saturating_duration_since(asked.at), self.word_patience());
         let takes_others = connections.has_made_any_since(asked.at);
         if takes_others && waited >= 2 * patience {
-            self.session.quic.set_forsaken(true);
+            self.session.quic.set_unresponsive(true);
             return Some(left);
         }
         if !takes_others && waited >= patience {

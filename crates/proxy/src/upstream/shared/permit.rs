@@ -92,7 +92,7 @@ impl StreamPermit {
 
     /// Whether the connection has ended because nothing came from the endpoint any more. What ends one of HTTP/3 without a word is
     /// nearly always that, since no kernel tells of a process that is gone.
-    pub(crate) fn is_forsaken(&self) -> bool {
+    pub(crate) fn is_unresponsive(&self) -> bool {
         self.connection.is_silent.get() || self.of.shared.version == SharedVersion::Http3
     }
 
