@@ -27,7 +27,7 @@ use x509_parser::prelude::FromDer;
 
 use crate::probes::tls;
 
-pub use dial::{Distrust, dial, distrust, is_refusal};
+pub use dial::{UntrustedCertificate, dial, is_refusal, untrusted_certificate};
 pub use encrypted::Encrypted;
 
 const TLS_12_AND_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];

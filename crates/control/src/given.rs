@@ -2,7 +2,7 @@
 
 mod accepted;
 mod blame;
-mod lay;
+mod merged_clusters;
 mod partial;
 mod settle;
 mod state;
@@ -14,7 +14,7 @@ use config::{Diagnostics, Loaded, Loader, Provided, ProvidedText};
 use model::Snapshot;
 
 use accepted::Accepted;
-use lay::Lay;
+use merged_clusters::MergedClusters;
 
 pub(crate) use settle::{Attempt, Beside, settle};
 pub use state::{State, Text};
@@ -23,7 +23,7 @@ pub use state::{State, Text};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     by_name: BTreeMap<String, Arc<Accepted>>,
-    lay: Arc<Lay>,
+    merged_clusters: Arc<MergedClusters>,
 }
 
 impl PartialEq for Given {
@@ -139,7 +139,7 @@ impl Given {
 
     /// Gives the clusters of a snapshot their endpoints.
     pub(crate) fn apply(&self, snapshot: &mut Snapshot, loaded: &Loaded) {
-        self.lay.apply(snapshot, |provider, key| {
+        self.merged_clusters.apply(snapshot, |provider, key| {
             let typed = self.accepted(provider).and_then(|accepted| accepted.endpoints.get(key));
             typed.or_else(|| loaded.provided_endpoints().get(&(provider.to_owned(), key.to_owned())))
         });

@@ -21,7 +21,7 @@ use crate::view::View;
 
 pub use named::Moves;
 pub(crate) use provided::refuse;
-pub use provided::{Fitted, Wanted};
+pub use provided::{ProviderOutcome, Wanted};
 
 /// Prepares candidates from what ran when it was made; changes nothing.
 #[derive(Clone)]

@@ -32,7 +32,7 @@ pub fn dial(
 
 /// Why a program is not believed to be the one that it was taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distrust {
+pub enum UntrustedCertificate {
     /// Nobody who is trusted vouches for its certificate.
     Issuer,
     /// The certificate is for another name, or its time is over, or whatever the error says.
@@ -40,11 +40,11 @@ pub enum Distrust {
 }
 
 /// Whether it was its certificate because of which the other side was not asked.
-pub fn distrust(error: &io::Error) -> Option<Distrust> {
+pub fn untrusted_certificate(error: &io::Error) -> Option<UntrustedCertificate> {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner? {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(Distrust::Issuer),
-        rustls::Error::InvalidCertificate(_) => Some(Distrust::Certificate),
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(UntrustedCertificate::Issuer),
+        rustls::Error::InvalidCertificate(_) => Some(UntrustedCertificate::Certificate),
         _ => None,
     }
 }

@@ -18,7 +18,7 @@ use crate::providers::Inbox;
 pub type Wanted = (String, Arc<State>);
 
 /// What came of trying what providers want.
-pub struct Fitted {
+pub struct ProviderOutcome {
     /// With all that fits. `None`: nothing new does.
     pub candidate: Option<Candidate>,
     /// What makes the generation.
@@ -31,7 +31,7 @@ pub struct Fitted {
 
 impl Preparation {
     /// Tries what providers want; changes nothing.
-    pub fn prepare_provided(&self) -> Fitted {
+    pub fn prepare_provided(&self) -> ProviderOutcome {
         // While something is tried, whole objects wait.
         let is_again = self.tried.is_none() && self.inbox.take_again();
         let wanted = self.inbox.take_unsettled(self.tried.is_some());
@@ -43,7 +43,7 @@ impl Preparation {
 
     /// The same with this alone. While something is tried, that gets other endpoints too, and whole objects wait: it would be compared
     /// with something else than it was begun beside.
-    pub fn prepare_wanted(&self, mut wanted: Vec<Wanted>) -> Fitted {
+    pub fn prepare_wanted(&self, mut wanted: Vec<Wanted>) -> ProviderOutcome {
         let given = &self.desired.given;
         if self.tried.is_some() {
             wanted.retain(|(name, state)| given.has_texts(name, state));
@@ -54,26 +54,27 @@ impl Preparation {
         }
     }
 
-    fn prepare_with(&self, wanted: Vec<Wanted>, with: With) -> Fitted {
-        let mut fitted = Fitted { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
-        let Some((loaded, _)) = self.running.as_ref().filter(|_| !wanted.is_empty()) else { return fitted };
+    fn prepare_with(&self, wanted: Vec<Wanted>, with: With) -> ProviderOutcome {
+        let mut outcome =
+            ProviderOutcome { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
+        let Some((loaded, _)) = self.running.as_ref().filter(|_| !wanted.is_empty()) else { return outcome };
         let names = Names::of_a_change();
         let generation = self.tried.as_ref().map_or(self.generation, |tried| tried.plan.generation + 1);
         let next = || Next { generation, ..self.next() };
-        self.fit(&mut fitted, wanted, with, |desired| match desired.given.has_texts_of(&self.desired.given) {
+        self.fit(&mut outcome, wanted, with, |desired| match desired.given.has_texts_of(&self.desired.given) {
             true => load::prepare_wishes(loaded, desired, next()),
             false => load::prepare_provided(loaded, desired, next(), &names),
         });
         // What lacks something may lack it still.
-        fitted.candidate.take_if(|candidate| !candidate.desired.given.has_news_beside(&self.desired.given));
-        if let (Some(candidate), Some(tried)) = (&mut fitted.candidate, &self.tried) {
+        outcome.candidate.take_if(|candidate| !candidate.desired.given.has_news_beside(&self.desired.given));
+        if let (Some(candidate), Some(tried)) = (&mut outcome.candidate, &self.tried) {
             let anew = tried.anew(candidate, self.inspect);
             candidate.tried = Some(anew.map(Box::new).map_err(|why| why.to_string()));
         }
-        if fitted.candidate.as_ref().is_some_and(|candidate| Arc::ptr_eq(&candidate.loaded, loaded)) {
-            fitted.origin = Origin::ProviderEndpoints;
+        if outcome.candidate.as_ref().is_some_and(|candidate| Arc::ptr_eq(&candidate.loaded, loaded)) {
+            outcome.origin = Origin::ProviderEndpoints;
         }
-        fitted
+        outcome
     }
 
     /// Reads the files anew, with all that providers want, as far as it fits, if that is to come in.
@@ -83,25 +84,26 @@ impl Preparation {
             true => with_lacking(self.inbox.unsettled(), &self.desired.given),
             false => Vec::new(),
         };
-        let mut fitted = Fitted { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
+        let mut outcome =
+            ProviderOutcome { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
         if !wanted.is_empty() {
-            self.fit(&mut fitted, wanted, With::Files, load);
+            self.fit(&mut outcome, wanted, With::Files, load);
         }
-        let found = match fitted.candidate.take() {
+        let found = match outcome.candidate.take() {
             Some(candidate) => Ok(candidate),
             None => load(self.desired.clone()),
         };
         if let Err(wrong) = &found {
             // The files are to blame for what is wrong without what is new, too.
-            fitted.refused.retain(|(_, why)| why != wrong);
+            outcome.refused.retain(|(_, why)| why != wrong);
         }
-        refuse(&self.inbox, &fitted.refused);
+        refuse(&self.inbox, &outcome.refused);
         found
     }
 
     /// Finds what fits: all, or else one by one in the order in which they are configured; of those whose parts stand for
     /// themselves, all but parts that are wrong.
-    fn fit(&self, fitted: &mut Fitted, wanted: Vec<Wanted>, with: With, load: impl Load) {
+    fn fit(&self, outcome: &mut ProviderOutcome, wanted: Vec<Wanted>, with: With, load: impl Load) {
         let mut all = self.desired.given.clone();
         let mut readable = Vec::new();
         for one in wanted {
@@ -110,7 +112,7 @@ impl Preparation {
                     all = next;
                     readable.push(one);
                 }
-                Err(why) => fitted.refused.push((one, why)),
+                Err(why) => outcome.refused.push((one, why)),
             }
         }
         if readable.is_empty() {
@@ -118,11 +120,11 @@ impl Preparation {
         }
         match self.load_parts(all, &readable, with, &load) {
             Ok(candidate) => {
-                (fitted.candidate, fitted.taken) = (Some(candidate), readable);
+                (outcome.candidate, outcome.taken) = (Some(candidate), readable);
                 return;
             }
             Err(why) if readable.len() == 1 => {
-                fitted.refused.extend(readable.pop().map(|one| (one, why)));
+                outcome.refused.extend(readable.pop().map(|one| (one, why)));
                 return;
             }
             Err(_) => {}
@@ -137,8 +139,8 @@ impl Preparation {
                 match tried.and_then(|next| self.load_parts(next, std::slice::from_ref(&one), with, &load)) {
                     Ok(candidate) => {
                         given = candidate.desired.given.clone();
-                        fitted.candidate = Some(candidate);
-                        fitted.taken.push(one);
+                        outcome.candidate = Some(candidate);
+                        outcome.taken.push(one);
                         has_more |= !refused.is_empty();
                     }
                     Err(why) => refused.push((one, why)),
@@ -146,7 +148,7 @@ impl Preparation {
             }
             match has_more {
                 true => readable.extend(refused.into_iter().map(|(one, _)| one)),
-                false => fitted.refused.extend(refused),
+                false => outcome.refused.extend(refused),
             }
         }
     }

@@ -86,8 +86,8 @@ impl Drop for Probes {
 /// Why endpoints are not well, as their last probe that failed and their agents said.
 #[derive(Debug, Default)]
 pub struct Reasons {
-    pub(crate) probe: Told,
-    pub(crate) agent: Told,
+    pub(crate) probe: ReasonsByEndpoint,
+    pub(crate) agent: ReasonsByEndpoint,
 }
 
 impl Reasons {
@@ -100,9 +100,9 @@ impl Reasons {
 
 /// Nothing for those that are well. As many as there are endpoints.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Mutex<BTreeMap<(Name, Name), String>>);
+pub(crate) struct ReasonsByEndpoint(Mutex<BTreeMap<(Name, Name), String>>);
 
-impl Told {
+impl ReasonsByEndpoint {
     fn get(&self, key: &(Name, Name)) -> Option<String> {
         self.lock().get(key).cloned()
     }

@@ -1,4 +1,4 @@
-//! The end of a connection that sends requests: what it begins, and what an endpoint answers.
+//! The upstream role of a connection: sends requests to an endpoint, and takes its responses.
 
 use model::{Fault, Method, RequestHead, ResponseHead, Version};
 

@@ -8,34 +8,35 @@ use model::{Name, Snapshot};
 
 /// The clusters that were made last: one whose settings and endpoints are the same stays the very same.
 #[derive(Debug, Default)]
-pub(super) struct Lay(Mutex<HashMap<Name, Laid>>);
+pub(super) struct MergedClusters(Mutex<HashMap<Name, MergedCluster>>);
 
 /// A cluster with its endpoints, and what it was made of.
 #[derive(Debug)]
-struct Laid {
+struct MergedCluster {
     bare: Arc<Cluster>,
     endpoints: Arc<[Endpoint]>,
     whole: Arc<Cluster>,
 }
 
-impl Lay {
+impl MergedClusters {
     /// Lays the endpoints that `find` returns for a provider and a key over the clusters of a snapshot.
     pub(super) fn apply<'a>(&self, snapshot: &mut Snapshot, find: impl Fn(&str, &str) -> Option<&'a Arc<[Endpoint]>>) {
         // What is in it is whole at any time.
-        let mut laid = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut before = std::mem::take(&mut *laid);
+        let mut merged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *merged);
         for cluster in &mut snapshot.clusters {
             let Some(from) = &cluster.endpoints_from else { continue };
             let Some(found) = find(from.provider.as_str(), &from.key) else { continue };
             let known = before.remove(&cluster.name);
-            let is_same = |known: &Laid| Arc::ptr_eq(&known.bare, cluster) && Arc::ptr_eq(&known.endpoints, found);
-            let now = known.filter(is_same).unwrap_or_else(|| Laid {
+            let is_same =
+                |known: &MergedCluster| Arc::ptr_eq(&known.bare, cluster) && Arc::ptr_eq(&known.endpoints, found);
+            let now = known.filter(is_same).unwrap_or_else(|| MergedCluster {
                 bare: Arc::clone(cluster),
                 endpoints: Arc::clone(found),
                 whole: Arc::new(Cluster { endpoints: found.to_vec(), ..Cluster::clone(cluster) }),
             });
             *cluster = Arc::clone(&now.whole);
-            laid.insert(cluster.name.clone(), now);
+            merged.insert(cluster.name.clone(), now);
         }
     }
 }
