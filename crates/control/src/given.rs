@@ -1,4 +1,4 @@
-//! Given: what of the providers' states is in force, and what they want.
+//! Given: the accepted states of the providers, and what they want.
 
 mod accepted;
 mod blame;
@@ -19,7 +19,7 @@ use merged_clusters::MergedClusters;
 pub(crate) use settle::{Attempt, Beside, settle};
 pub use state::{State, Text};
 
-/// What of all providers is in force, by their names.
+/// The accepted state of each provider, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     by_name: BTreeMap<String, Arc<Accepted>>,
@@ -70,7 +70,7 @@ impl Given {
         given
     }
 
-    /// Returns what of one provider is in force.
+    /// Returns the accepted state of a provider.
     fn accepted(&self, name: &str) -> Option<&Accepted> {
         self.by_name.get(name).map(|accepted| &**accepted)
     }
@@ -81,7 +81,7 @@ impl Given {
         lacking.map(|(name, accepted)| (name.as_str(), &accepted.wanted))
     }
 
-    /// Returns for each provider what it wanted, how many of its texts are in force, and what is left out and why.
+    /// Returns for each provider what it wanted, how many of its texts are active, and what is left out and why.
     pub(crate) fn settled(&self) -> impl Iterator<Item = (&str, &Arc<State>, usize, Vec<String>)> {
         self.by_name.iter().map(|(name, accepted)| {
             let left_out = accepted.left_out.values().cloned().collect();

@@ -1,4 +1,4 @@
-//! Lays the endpoints of providers over the clusters that ask for them.
+//! Merges the endpoints of providers into the clusters that ask for them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use model::snapshot::{Cluster, Endpoint};
 use model::{Name, Snapshot};
 
-/// The clusters that were made last: one whose settings and endpoints are the same stays the very same.
+/// The merged clusters of the last snapshot. A cluster with the same settings and endpoints keeps its `Arc`.
 #[derive(Debug, Default)]
 pub(super) struct MergedClusters(Mutex<HashMap<Name, MergedCluster>>);
 
-/// A cluster with its endpoints, and what it was made of.
+/// A cluster with its endpoints, and the parts it was made from.
 #[derive(Debug)]
 struct MergedCluster {
     bare: Arc<Cluster>,
@@ -19,9 +19,9 @@ struct MergedCluster {
 }
 
 impl MergedClusters {
-    /// Lays the endpoints that `find` returns for a provider and a key over the clusters of a snapshot.
+    /// Merges the endpoints that `find` returns for a provider and a key into the clusters of a snapshot.
     pub(super) fn apply<'a>(&self, snapshot: &mut Snapshot, find: impl Fn(&str, &str) -> Option<&'a Arc<[Endpoint]>>) {
-        // What is in it is whole at any time.
+        // A panic leaves it consistent: each entry is written whole.
         let mut merged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut before = std::mem::take(&mut *merged);
         for cluster in &mut snapshot.clusters {

@@ -14,7 +14,7 @@ use crate::providers::dns::{Answers, DnsClient, addresses};
 /// Time for the system to find a name, beyond that for the answer of a resolver.
 const SYSTEM_GRACE: Duration = Duration::from_secs(5);
 
-/// The addresses of a name, and how long they hold.
+/// The addresses of a name, and their TTL.
 pub(super) type Resolved = (Vec<SocketAddr>, Duration);
 
 /// A host name of endpoints with its port.
@@ -87,7 +87,7 @@ async fn by_system(host: Host, threads: &Arc<Semaphore>, patience: Duration) -> 
     let work = async {
         let turn = Arc::clone(threads).acquire_owned().await.map_err(|error| error.to_string())?;
         let asked = tokio::task::spawn_blocking(move || {
-            // Held as long as the thread is, also when nobody waits for it any more.
+            // Held as long as the thread runs, even after the caller has stopped waiting.
             let _turn = turn;
             (host.name.as_str(), host.port).to_socket_addrs().map(Iterator::collect::<Vec<_>>)
         });
