@@ -1,4 +1,4 @@
-//! What providers want, tried beside all else: what fits comes into force, what does not is refused by itself.
+//! Tries the states that providers want: a part that fits is accepted, any other is refused by itself.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::names::Names;
 use crate::overrides::Desired;
 use crate::providers::Inbox;
 
-/// What a provider wants that is not in force.
+/// A state that a provider wants and that is not accepted yet.
 pub type Wanted = (String, Arc<State>);
 
-/// What came of trying what providers want.
+/// The outcome of trying what providers want.
 pub struct ProviderOutcome {
     /// With all that fits. `None`: nothing new does.
     pub candidate: Option<Candidate>,
@@ -157,7 +157,7 @@ impl Preparation {
     fn load_parts(&self, given: Given, of: &[Wanted], with: With, load: &impl Load) -> Result<Candidate, Diagnostics> {
         let of: Vec<&str> = of.iter().map(|(name, _)| name.as_str()).collect();
         let beside = match with {
-            // At a start nothing is in force that files could push out.
+            // At a start there is no active state that files could displace.
             With::Files if self.running.is_some() => Beside::NewFiles,
             With::All | With::Endpoints if of.len() > 1 => Beside::Others,
             _ => Beside::Nothing,
@@ -176,7 +176,7 @@ impl<F: Fn(Desired) -> Result<Candidate, Diagnostics>> Load for F {}
 #[derive(Clone, Copy, PartialEq)]
 enum With {
     All,
-    /// The same, beside files that are read anew.
+    /// As above, with files that are read again.
     Files,
     /// Its texts are those that were wanted before: what did not fit then is not tried again.
     Endpoints,
@@ -201,7 +201,7 @@ fn with_lacking(mut wanted: Vec<Wanted>, given: &Given) -> Vec<Wanted> {
     wanted
 }
 
-/// Tells what is not put into force, and why.
+/// Logs what is not accepted, and why.
 pub(crate) fn refuse(inbox: &Inbox, refused: &[(Wanted, impl Display)]) {
     for ((name, state), why) in refused {
         inbox.refuse(name, state, &why.to_string());

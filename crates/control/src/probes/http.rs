@@ -110,7 +110,7 @@ pub(super) struct Asked<'c> {
     pub(super) path: &'c str,
     pub(super) host: &'c str,
     pub(super) fields: Vec<(&'c str, &'c str)>,
-    /// Of the body, where it is told.
+    /// Of the body, if its length is known.
     pub(super) length: Option<usize>,
 }
 

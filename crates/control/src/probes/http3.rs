@@ -36,7 +36,7 @@ use super::http::{Asked, HEAD_BYTES_MAX, asked, fields, host};
 use super::progress::Progress;
 use answer::{Answer, Wanted};
 
-/// Room for one datagram: endpoints are told by the library that no more than 1,472 bytes are taken.
+/// Buffer for one datagram: the library announces to endpoints that at most 1,472 bytes are accepted.
 const DATAGRAM_BYTES_MAX: usize = 2 * 1024;
 /// Bytes of one stream that may come before they are read.
 const WINDOW_BYTES: u32 = 64 * 1024;
@@ -254,7 +254,7 @@ impl Line {
 }
 
 impl Drop for Line {
-    /// Says that it is over; nobody waits for an answer to that.
+    /// Closes the connection without waiting for a response.
     fn drop(&mut self) {
         self.connection.close(Instant::now(), number(code::NO_ERROR), Bytes::new());
         self.out.clear();

@@ -191,7 +191,7 @@ impl Rounds {
         }
     }
 
-    /// Whether the endpoint is gone and nothing is under way there any more.
+    /// Returns whether the endpoint is removed and no request is in flight there.
     fn is_over(&self) -> bool {
         let seat = self.seat.borrow();
         seat.is_gone && seat.state().in_flight() == 0

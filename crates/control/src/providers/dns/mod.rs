@@ -31,7 +31,7 @@ use crate::given::State;
 const LOOK_UPS_MAX: usize = 32;
 /// Hosts of one SRV name that are looked up.
 const HOSTS_MAX: usize = 256;
-/// For what is not there, if nobody says how long.
+/// TTL of a negative answer that has none.
 const NEGATIVE_TTL: Duration = Duration::from_secs(5);
 /// What is not there may come at any time: longer is not waited for it.
 const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(30);
