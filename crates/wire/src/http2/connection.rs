@@ -9,9 +9,9 @@
 //!            what the rules ask for: acknowledgements, windows, resets, goodbyes ─────────────────────┴──► bytes
 //! ```
 //!
-//! Whoever drives it owns it alone, gives it what was read, does what its [`Event`]s say, and writes what it has put into `out`.
-//! DATA is not copied: an event says where in the bytes that were given it lies. Nor need it be when it is sent: see
-//! [`Connection::push_data_head`]. All other frames are handled when they are whole.
+//! Its driver owns it alone, gives it what was read, acts on its [`Event`]s, and writes what it has put into `out`. DATA is not copied: an
+//! event says where it lies in the bytes that were given, and [`Connection::push_data_head`] sends it without a copy. All other frames are
+//! handled when they are whole.
 //!
 //! What a peer can make it hold has a bound: one frame, one block of fields ([`Limits::block_bytes_max`]), the streams that
 //! may be open, the numbers of those that were left, and the table of [`super::hpack`]. What a peer can make it write at once is
@@ -46,7 +46,7 @@ pub use self::role::Role;
 pub use self::send::Gone;
 pub use self::upstream::{NotSent, RequestSent, Upstream};
 
-/// Every window before it is told otherwise (section 6.9.2).
+/// The initial size of every window (section 6.9.2).
 const WINDOW_BYTES: u32 = 65_535;
 /// CONTINUATION frames of one block.
 const CONTINUATIONS_MAX: u32 = 64;
@@ -158,7 +158,7 @@ pub enum Event<P = RequestParsed> {
     },
 }
 
-/// The step in which a connection is told the time.
+/// The resolution of the clock that a connection is given.
 pub const TICK: Duration = Duration::from_millis(500);
 /// A stream that was begun no more of them ago is ended in haste.
 const HASTY_TICKS: u32 = 2;
@@ -171,7 +171,7 @@ pub struct Counts {
     /// Streams that were ended within about a second and before their answer began, by the client or because it broke their rules: each
     /// throws away what was done for it, and makes room for another at once.
     pub discarded: u32,
-    /// Streams whose answer has begun. What becomes of them then is nobody's fault: browsers leave many downloads in the middle.
+    /// Streams whose response has begun. Cancelling them is no fault: browsers leave many downloads in the middle.
     pub answered: u32,
 }
 
@@ -217,13 +217,13 @@ struct Pending {
     block: Vec<u8>,
 }
 
-/// How far the end is (section 6.8).
+/// The progress of a graceful shutdown (section 6.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shutdown {
     None,
-    /// It was said that there is an end, but not which stream is the last.
+    /// The first GOAWAY is sent, which names no last stream.
     Announced,
-    /// This is the last.
+    /// The final GOAWAY is sent, with this last stream.
     Final(u32),
 }
 

@@ -1,4 +1,4 @@
-//! The streams that go one way (RFC 9114 section 6.2, RFC 9204 section 4.2): what a peer says on them.
+//! The unidirectional streams (RFC 9114 section 6.2, RFC 9204 section 4.2): what a peer announces on them.
 
 use super::frame::{kind, push_frame_head};
 use super::{VARINT_BYTES_MAX, code, push_varint, varint};
@@ -30,7 +30,7 @@ pub fn begin_control(out: &mut Vec<u8>, section_bytes_max: u64, offers_connect: 
     out.extend_from_slice(&settings);
 }
 
-/// Writes a goodbye: streams from `id` on are not looked at (section 5.2).
+/// Writes a GOAWAY: streams from `id` on are not processed (section 5.2).
 pub fn push_goaway(out: &mut Vec<u8>, id: u64) {
     let mut payload = Vec::new();
     push_varint(&mut payload, id);
@@ -38,7 +38,7 @@ pub fn push_goaway(out: &mut Vec<u8>, id: u64) {
     out.extend_from_slice(&payload);
 }
 
-/// What a peer has told by these streams.
+/// What a peer has announced on these streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerState {
     /// Its settings have come.
@@ -47,9 +47,9 @@ pub struct PeerState {
     pub offers_connect: bool,
     /// The largest section that it takes.
     pub section_bytes_max: Option<u64>,
-    /// It has said goodbye, with this number.
+    /// The number of its GOAWAY, if it has sent one.
     pub goaway: Option<u64>,
-    /// Frames and streams of no use.
+    /// Frames and streams without use to us, counted so that their number can be bounded.
     pub idle: u32,
     /// The largest push that it would take.
     push_id_max: Option<u64>,
@@ -70,12 +70,12 @@ enum Kind {
     Unknown,
 }
 
-/// What becomes of a stream.
+/// What the caller does with the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// More of it is read.
     GoOn,
-    /// It is not wanted: see [`code::STREAM_CREATION_ERROR`].
+    /// It is to be stopped with [`code::STREAM_CREATION_ERROR`].
     Stop,
 }
 
@@ -142,7 +142,7 @@ impl UniReader {
             CONTROL => (Kind::Control, &mut peer.has_control),
             ENCODER => (Kind::Encoder, &mut peer.has_encoder),
             DECODER => (Kind::Decoder, &mut peer.has_decoder),
-            // Section 4.6: no client pushes, and nobody without being asked to.
+            // Section 4.6: clients do not push, and endpoints push only what was allowed.
             PUSH if from_client => return Err(code::STREAM_CREATION_ERROR),
             PUSH => return Err(code::ID_ERROR),
             _ => {
@@ -203,7 +203,7 @@ impl UniReader {
                     if is_bad {
                         return Err(code::ID_ERROR);
                     }
-                    // Whatever it says anew, it is no use to us.
+                    // Later values are ignored.
                     peer.idle += u32::from(peer.goaway.replace(id).is_some());
                 } else if peer.push_id_max.is_some_and(|before| id < before) {
                     // Section 7.2.7: what was allowed stays so.

@@ -134,8 +134,8 @@ impl Connection<Downstream> {
         self.reset(stream, code::REFUSED_STREAM, out);
     }
 
-    /// Says that no more streams are to be begun; those that are on their way are still carried. A PING finds out when none can be
-    /// any more, and [`Self::send_final_goaway`] follows its answer (section 6.8).
+    /// Announces the shutdown: a GOAWAY that names no last stream, so that streams in flight are still accepted. The response to a PING
+    /// shows when no more can arrive; then [`Self::send_final_goaway`] follows (section 6.8).
     pub fn announce_shutdown(&mut self, out: &mut Vec<u8>) {
         if self.shutdown == Shutdown::None && !self.is_over() {
             self.shutdown = Shutdown::Announced;
@@ -144,7 +144,7 @@ impl Connection<Downstream> {
         }
     }
 
-    /// A goodbye was said, with the last stream that is carried.
+    /// Returns whether the final GOAWAY is sent, which names the last stream that is processed.
     pub fn has_sent_final_goaway(&self) -> bool {
         matches!(self.shutdown, Shutdown::Final(_))
     }

@@ -115,7 +115,8 @@ impl<R: Role> Connection<R> {
         frame::push_ping(out, payload, false);
     }
 
-    /// Says which stream of the peer is the last, without waiting for an answer. Later ones are refused; those before are carried on.
+    /// Sends the final GOAWAY, with the last stream of the peer that is processed, without waiting for a response. Later streams are
+    /// refused; earlier ones finish.
     pub fn send_final_goaway(&mut self, out: &mut Vec<u8>) {
         if !matches!(self.shutdown, Shutdown::Final(_)) && !self.is_over() {
             self.shutdown = Shutdown::Final(self.last_of_peer());

@@ -26,7 +26,7 @@ pub(super) struct Incoming {
     size: u32,
     /// What it may send now.
     left: u32,
-    /// What was handed on and that it has not been told of.
+    /// Bytes that were consumed and not announced to the peer yet.
     consumed: u32,
 }
 
@@ -91,7 +91,7 @@ impl Outgoing {
     }
 }
 
-/// How far our half of a stream is.
+/// The state of our half of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendState {
     /// The final head was not sent.
@@ -118,7 +118,7 @@ pub(super) struct Stream {
     pub(super) begun: u32,
 }
 
-/// What a stream is that is not open.
+/// The state of a stream that is not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamState {
     /// It was never begun.
@@ -303,7 +303,7 @@ mod tests {
         let mut window = Incoming::new(100);
         assert!(window.take(60) && !window.take(41) && window.take(40));
         assert_eq!((window.give(49), window.give(1), window.give(30)), (None, Some(50), None));
-        // Nobody hands on more than came.
+        // The caller never consumes more than was received.
         assert_eq!((window.give(1_000), window.give(1_000)), (Some(50), None));
         assert!(window.take(100) && !window.take(1));
     }
