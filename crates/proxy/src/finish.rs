@@ -11,7 +11,7 @@ use crate::answer;
 use crate::connection::Next;
 use crate::exchange::Exchange;
 
-/// Ends an exchange; called exactly once for each, when its client has been told all that it is to be told.
+/// Ends an exchange; called exactly once for each, after its response.
 pub(crate) fn finish(mut exchange: Exchange<'_>, (next, fault): (Next, Option<Fault>)) -> Next {
     record(&mut exchange, fault);
     give_memory_back(exchange);

@@ -1,4 +1,4 @@
-//! gRPC: what is done for its exchanges that is not done for others. Nothing here is touched for requests by HTTP/1.1.
+//! gRPC: how its exchanges differ from others. Requests over HTTP/1.1 touch none of this.
 
 mod of_exchange;
 pub(crate) mod web;

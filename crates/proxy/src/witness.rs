@@ -51,9 +51,9 @@ impl Exchange<'_> {
         }
     }
 
-    /// The time for the whole exchange ended while the endpoint kept it waiting. It may be that nobody could have been quick
-    /// enough, so its health does not suffer; but a cluster that hangs needs a rest. Where it was the client who gave it no more time,
-    /// nothing is told: otherwise any client could have the circuit open for all.
+    /// The time for the whole exchange ended while it waited for the endpoint. Perhaps no endpoint could have been quick enough, so its
+    /// health does not suffer; but the circuit counts it, since a cluster that hangs needs a rest. If the client gave too little time,
+    /// nothing is reported: otherwise any client could open the circuit for all.
     #[cold]
     pub(crate) fn witness_lateness(&mut self) {
         self.progress.look();
@@ -62,8 +62,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// The attempt failed by what another exchange has told of already: one event is one failure of the endpoint, however many it
-    /// keeps waiting.
+    /// The attempt failed by an event that another exchange has reported: it is one failure of the endpoint, however many exchanges wait
+    /// for it.
     #[cold]
     pub(crate) fn witness_known(&mut self) {
         if !std::mem::replace(&mut self.progress.is_witnessed, true) {

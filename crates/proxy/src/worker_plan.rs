@@ -1,10 +1,10 @@
-//! A plan as one worker holds it: beside each object of the plan, what is the worker's own (idle connections, counters,
-//! the balancer's cache, TLS).
+//! A plan as one worker holds it: beside each object of the plan, the worker's own part (idle connections, counters, the balancer's cache,
+//! TLS).
 //!
-//! What stays the same from one plan to the next stays the same here, by `Rc`: pools and caches live through a change.
+//! An object that stays equal from one plan to the next keeps its part, by `Rc`: pools and caches live through a change.
 //!
-//! Of tens of thousands of clusters a worker may never see a request for most: what it has for a cluster or an endpoint is made
-//! when something first goes there. Until then both cost it a pointer, and a change of the plan another.
+//! With tens of thousands of clusters, most may never get a request from a worker. Its part of a cluster or an endpoint is created at
+//! first use. Until then each costs a pointer, and a change of the plan another.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashSet;
@@ -48,7 +48,7 @@ pub(crate) struct WorkerPlan {
     endpoints: LazyTable<Rc<EndpointLocal>>,
     tls: Arc<TlsMaterial>,
     telemetry: Arc<Telemetry>,
-    /// The plan of this worker that is in force by now, which is another once this one is over, or is only tried.
+    /// The worker's active plan by now: another one, if this is over or on trial.
     in_force: Rc<RefCell<Weak<WorkerPlan>>>,
     /// Another has taken its place, though exchanges may still follow it.
     is_over: Cell<bool>,
@@ -79,18 +79,18 @@ pub(crate) struct ListenerLocal {
     pub request_id: Option<FieldName>,
     /// Carries the verified client's subject to endpoints.
     pub identity: Option<FieldName>,
-    /// Tells clients that speak another version of HTTP/3.
+    /// Announces HTTP/3 to clients of other versions.
     pub alternative: Option<Alternative>,
 }
 
-/// What a connection that ends tells of its listener. It holds nothing else of a plan that may be long over, and of this it
-/// shares with no other worker how many hold it.
+/// The counters of a listener that a connection updates at its end. It holds nothing else of a plan that may be long over; only
+/// connections of this worker share it.
 pub(crate) struct ListenerCounts {
     pub state: Arc<ListenerState>,
     pub series: Arc<ListenerSeries>,
 }
 
-/// What clients are told of HTTP/3 (RFC 7838 section 3).
+/// The announcement of HTTP/3 to clients (RFC 7838 section 3).
 pub(crate) struct Alternative {
     pub name: FieldName,
     max_age: Duration,
@@ -208,7 +208,7 @@ impl WorkerPlan {
         *self.in_force.borrow_mut() = Rc::downgrade(self);
     }
 
-    /// The plan in force, if it is another.
+    /// Returns the active plan, if it is another.
     fn other_in_force(&self) -> Option<Rc<Self>> {
         self.in_force.borrow().upgrade().filter(|plan| !std::ptr::eq(&**plan, self))
     }

@@ -90,7 +90,7 @@ struct Session<'w> {
 enum Ended {
     /// The client itself has closed.
     Closed,
-    /// It is told this code.
+    /// It gets this code.
     Broken(u32),
 }
 
@@ -103,7 +103,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, connection: Connection) {
     }
 }
 
-/// Tells of a fault that no exchange tells of.
+/// Records a fault that belongs to no exchange.
 fn tell(worker: &Worker, handle: &ListenerHandle, facts: &ConnectionFacts, fault: Fault) {
     let plan = worker.plan_of(handle);
     if let Some(listener) = plan.listeners.get(handle.index.get()) {
@@ -195,7 +195,7 @@ impl Session<'_> {
         drop(state);
         self.inline.poll();
         let state = self.shared.state.borrow();
-        // A socket that takes nothing wakes nobody for what is written.
+        // A socket that is not writable wakes no task for new output.
         self.has_deferred = may_defer && state.has_output && !state.output.is_blocked();
         self.has_deferred
     }

@@ -11,13 +11,13 @@ use plan::RoutePlan;
 use super::state::Exchange;
 use crate::registry::LAST_CALL;
 
-/// Says of a request that it came before its handshake was over (RFC 8470 section 5.1).
+/// Marks a request that came as early data (RFC 8470 section 5.1).
 static EARLY_DATA: LazyLock<FieldName> =
     LazyLock::new(|| FieldName::new("early-data").unwrap_or_else(|_| unreachable!("a constant token")));
 
 impl Exchange<'_> {
-    /// What came before its handshake was over, anybody who has seen it may have sent again. It waits until that is ruled out,
-    /// unless its route takes it, and its method says that doing it twice does no harm (RFC 8470 sections 3 and 5).
+    /// Early data may be a replay by anyone who has recorded it. So the request waits for the end of the handshake, unless its route
+    /// allows early data and its method is safe (RFC 8470 sections 3 and 5).
     pub(super) async fn settle_early(&mut self, route: &RoutePlan) -> Result<(), Fault> {
         let is_safe = matches!(self.incoming.head.method, Method::Get | Method::Head | Method::Options | Method::Trace);
         if route.route.early_data && is_safe {
@@ -41,8 +41,8 @@ impl Exchange<'_> {
         settled
     }
 
-    /// Waits until the stream of a request ends that has no content by its length. An endpoint that speaks HTTP/1.1 has all of
-    /// such a request with its head, and must not get a malformed one (RFC 9113 section 8.1.1).
+    /// Waits for the end of a stream whose request has no content by its length. An endpoint over HTTP/1.1 gets such a request whole with
+    /// its head, and must not get a malformed one (RFC 9113 section 8.1.1).
     pub(super) async fn await_end(&mut self) -> Result<(), Fault> {
         let connection = &mut *self.connection;
         connection.watch.set(Instant::now(), self.http.stream_timeout);
@@ -65,8 +65,8 @@ impl Exchange<'_> {
         ended
     }
 
-    /// Whether the client has reset the stream of its request already, as it came or while others had their turn: an endpoint need not
-    /// hear of it. Of a connection that is seen while the endpoint is at work.
+    /// Returns whether the client has reset the stream of its request already, while others had their turn: then no endpoint gets it. A
+    /// later reset is seen while the endpoint is at work.
     pub(super) async fn is_given_up(&mut self) -> bool {
         let Some(stream) = self.connection.io.message() else { return false };
         poll_fn(|cx| Poll::Ready(stream.poll_reset(cx).is_ready())).await

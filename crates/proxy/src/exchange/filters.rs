@@ -32,7 +32,7 @@ impl Exchange<'_> {
         self.with_response(source, |head, view, turn| route.chain.on_response(head, view, turn));
     }
 
-    /// Hands the response head to filters, with all that may be looked at beside it. `None`: there is no response.
+    /// Runs filters on the response head, with everything that they may read beside it. Returns `None` if there is no response.
     pub(crate) fn with_response<R>(
         &mut self,
         source: ResponseSource,
@@ -45,7 +45,7 @@ impl Exchange<'_> {
         })
     }
 
-    /// Hands the heads to filters, with all that steps have beside them.
+    /// Runs filters on the heads, with everything that steps have beside them.
     #[inline]
     pub(crate) fn in_turn<R>(
         &mut self,

@@ -33,7 +33,7 @@ use crate::{answer, finish};
 pub(crate) use progress::Progress;
 pub(crate) use state::{CallSite, Exchange, next_after};
 
-/// A request that is here, or what came instead of one.
+/// A request that has arrived, or the fault in its place.
 pub(crate) struct Arrived {
     pub incoming: Box<Incoming>,
     pub arrival: Arrival,
@@ -145,7 +145,7 @@ impl<'p> Exchange<'p> {
         self.forward(local).await
     }
 
-    /// What is set before anything is decided: who the client is, the request's id, the bound on its time.
+    /// Sets the client, the request's id and the bound on its time, before anything is decided.
     fn admit(&mut self) {
         let head = &mut self.incoming.head;
         head.keep_received();
@@ -175,7 +175,7 @@ impl<'p> Exchange<'p> {
         }
         let told = (&facts.facts(self.client, ""), self.scheme);
         wire::forwarding::apply_forwarding(head, told, forwarding, &mut self.worker.scratch.borrow_mut());
-        // After what is removed from a client that is not trusted, of which it may have the name.
+        // After removal of the client's own fields, of which one may have this name.
         if let Some(name) = &self.listener.identity
             && let Some(subject) = facts.tls.as_ref().and_then(|tls| tls.client_subject.as_ref())
         {

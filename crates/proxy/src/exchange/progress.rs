@@ -11,33 +11,33 @@ use telemetry::Phases;
 use crate::request_head::Arrival;
 use crate::worker_plan::{ClusterLocal, EndpointLocal};
 
-/// What the record will tell.
+/// The progress of an exchange; its record follows from it.
 pub(crate) struct Progress<'p> {
     pub begun: Instant,
-    /// The time when it was last looked at. A look costs more than most steps do; see [`Progress::look`].
+    /// The time of the last look at the clock. A look costs more than most steps do; see [`Progress::look`].
     pub now: Instant,
     pub route: Option<&'p RoutePlan>,
     pub cluster: Option<&'p Rc<ClusterLocal>>,
     pub endpoint: Option<(&'p EndpointPlan, &'p Rc<EndpointLocal>)>,
-    /// Why it was picked.
+    /// Why the endpoint was picked.
     pub pick: Option<PickReason>,
     pub retries: u32,
-    /// Attempts beside the first.
+    /// Hedged attempts.
     pub hedges: u32,
     pub phases: Phases,
-    /// What became of the session.
+    /// The outcome for the session.
     pub session: Option<SessionPick>,
     /// Status of the final response head, once it is on its way.
     pub status: u16,
     pub received_bytes: u64,
     pub sent_bytes: u64,
-    /// A filter refused the request.
+    /// A filter has rejected the request.
     pub is_refused: bool,
     /// An interim response is sent in part only.
     pub is_interim_cut: bool,
-    /// The client takes the end of the connection for the end of the response.
+    /// The response ends with the connection.
     pub ends_by_close: bool,
-    /// How the present attempt went has been told to passive health.
+    /// The outcome of the present attempt was reported to passive health.
     pub is_witnessed: bool,
 }
 

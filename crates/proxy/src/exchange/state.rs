@@ -20,7 +20,7 @@ use crate::upstream::opening::{Opening, shown};
 use crate::worker::{Incoming, Worker};
 use crate::worker_plan::{ClusterLocal, EndpointLocal, ListenerLocal, WorkerPlan};
 
-/// Stands for a request that could not be parsed: no body is expected, and nothing is kept alive.
+/// In place of a request that could not be parsed: no body is expected, and the connection is not kept alive.
 const NO_REQUEST: RequestParsed = RequestParsed {
     head_len: 0,
     framing: Framing::None,
@@ -32,7 +32,7 @@ const NO_REQUEST: RequestParsed = RequestParsed {
     awaits_end: false,
 };
 
-/// One exchange while it lives. `'p` is the plan that it follows from beginning to end.
+/// One exchange in flight. `'p` is the plan that it follows from beginning to end.
 pub(crate) struct Exchange<'p> {
     pub worker: &'p Worker,
     pub plan: &'p WorkerPlan,
@@ -40,30 +40,30 @@ pub(crate) struct Exchange<'p> {
     pub http: &'p HttpListener,
     pub connection: &'p mut Connection,
     pub incoming: Box<Incoming>,
-    /// There once a response arrives or is made.
+    /// Set once a response arrives or is made.
     pub response: Option<Box<ResponseHead>>,
     pub request: RequestParsed,
     /// Whether `incoming` holds a request.
     pub is_parsed: bool,
-    /// Whether the request is read to its end, so that what the client sends next is another.
+    /// The request is read to its end, so that the client's next bytes are another request.
     pub is_read: bool,
-    /// How the client has come to the first proxy that we trust, or to us.
+    /// The scheme that the client used with the first trusted proxy, or with us.
     pub scheme: Scheme,
     pub client: IpAddr,
     pub request_id: RequestId,
     /// The place at the endpoint, held until the endpoint's part is done.
     pub lease: Option<Lease>,
     pub replay: Replay,
-    /// What it holds of its cluster's bounds, if there are any.
+    /// Its share of the cluster's limits, if there are any.
     pub pass: Option<Pass>,
-    /// What is known of its session, in a cluster that has any.
+    /// Its session, in a cluster that has any.
     pub session: Option<Session>,
-    /// If it is gRPC.
+    /// Set if it is a call of gRPC.
     pub grpc: Option<Box<Grpc>>,
     pub progress: Progress<'p>,
 }
 
-/// What an exchange has of its listener and its client, and a call that a filter of it makes.
+/// The listener and client of an exchange, as a call of one of its filters needs them.
 pub(crate) struct CallSite<'p> {
     pub worker: &'p Worker,
     pub plan: &'p WorkerPlan,
@@ -105,13 +105,13 @@ impl<'p> Exchange<'p> {
         }
     }
 
-    /// Where a filter of this exchange calls from.
+    /// Returns what a call of a filter of this exchange needs.
     pub(crate) fn call_site(&self) -> CallSite<'p> {
         let Self { worker, plan, listener, http, scheme, client, request_id, .. } = *self;
         CallSite { worker, plan, listener, http, scheme, client, request_id }
     }
 
-    /// A call of a filter, whose request is whole.
+    /// Returns an exchange for a call of a filter, whose request is whole.
     pub(crate) fn of_call(site: CallSite<'p>, connection: &'p mut Connection, incoming: Box<Incoming>) -> Self {
         let exchange = Self::new(site, connection, incoming, Progress::new(&Arrival::default()));
         Self { is_parsed: true, is_read: true, ..exchange }
@@ -119,25 +119,25 @@ impl<'p> Exchange<'p> {
 }
 
 impl Exchange<'_> {
-    /// What is known of it beside its heads.
+    /// The facts of the exchange beside its heads.
     pub(super) fn facts(&self) -> Facts<'_> {
         let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
         Facts { user: self.incoming.notes.user(), ..facts }
     }
 
-    /// The endpoint of this cluster that authenticates the client by its connection: all steps of that must meet at one.
+    /// The endpoint of this cluster that authenticates the client by its connection: all steps of that must go to the same endpoint.
     pub(crate) fn authenticated_at(&self, cluster: &ClusterPlan) -> Option<u32> {
         let slot = self.connection.facts.authenticated_at.get()?;
         let place = cluster.endpoints.iter().position(|endpoint| endpoint.state.slot == slot)?;
         u32::try_from(place).ok()
     }
 
-    /// What a new connection to an endpoint of `cluster` begins with.
+    /// Returns what a new connection to an endpoint of `cluster` begins with.
     pub(crate) fn opening(&self, cluster: &ClusterPlan) -> Opening {
         Opening::new(cluster, &self.connection.facts, &self.facts(), Some(&self.incoming.head))
     }
 
-    /// A connection to an endpoint of this cluster that was kept, if there is one that this exchange may use.
+    /// Takes an idle connection to an endpoint of this cluster, if there is one that this exchange may use.
     pub(crate) fn kept_for(
         &self,
         local: &ClusterLocal,
@@ -148,8 +148,7 @@ impl Exchange<'_> {
         endpoint_local.pool.take(at, &self.connection.facts, shows)
     }
 
-    /// Whether the request, sent once to a connection that died, may be sent again: repeating it does no harm, and
-    /// nothing of it is gone.
+    /// Returns whether the request may be sent again after its connection died: it is idempotent, and nothing of it is gone.
     pub(crate) fn may_send_again(&self) -> bool {
         self.incoming.head.method.is_idempotent() && self.is_replayable()
     }
@@ -165,7 +164,7 @@ impl Exchange<'_> {
     /// Whether the response to this request has no body (RFC 9112 section 6.3). The client knows the method that it has used, and
     /// no other that a filter has sent.
     pub(crate) fn is_head(&self) -> bool {
-        // What came by a stream tells its method even if the rest is wrong.
+        // A stream has its method even if the rest is malformed.
         let head = &self.incoming.head;
         (self.is_parsed || head.version >= Version::Http2) && head.received_method() == Method::Head
     }
@@ -181,7 +180,7 @@ impl Exchange<'_> {
     }
 }
 
-/// What becomes of the client's connection after a response: `keeps_alive` is what the response said.
+/// Returns what follows on the client's connection after a response. `keeps_alive` is what the response said.
 pub(crate) fn next_after(exchange: &Exchange<'_>, keeps_alive: bool, is_read: bool) -> Next {
     if keeps_alive && is_read {
         Next::KeepAlive

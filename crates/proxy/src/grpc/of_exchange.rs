@@ -27,20 +27,20 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether the bound on the exchange is the client's own: it said how long it waits, which is shorter than what its route allows.
-    /// What ends by that says nothing of endpoints, since anybody can give too little.
+    /// Returns whether the bound on the exchange is the client's own deadline, which is shorter than the time-out of its route. A timeout
+    /// then says nothing about endpoints: any client can give too little time.
     pub(crate) fn is_bounded_by_client(&self) -> bool {
         let Some(deadline) = self.grpc.as_ref().and_then(|grpc| grpc.deadline) else { return false };
         let timeout = self.progress.route.and_then(|route| route.timeout);
         timeout.is_none_or(|timeout| deadline < self.progress.begun + timeout)
     }
 
-    /// Whether the time that the client gave is over, or nearly: an endpoint that says so when it is not has none but its own
-    /// time to tell of.
+    /// Returns whether the client's deadline has passed, or nearly: an endpoint that reports it much earlier has run into a time-out of
+    /// its own.
     pub(crate) fn is_over_for_client(&self) -> bool {
         let Some(deadline) = self.grpc.as_ref().and_then(|grpc| grpc.deadline) else { return false };
         let given = deadline.saturating_duration_since(self.progress.begun);
-        // Endpoints are told of it in whole units, have a clock of their own, and may end what they wait for themselves a little sooner.
+        // Endpoints get the deadline in whole units, have a clock of their own, and may time out a little sooner.
         let slack = (given / 10).clamp(SLACK_MIN, SLACK_MAX);
         self.is_bounded_by_client() && self.progress.now + slack >= deadline
     }

@@ -1,5 +1,5 @@
-//! A second endpoint beside one that is slow to connect: whoever is connected first gets the request. Nothing was sent to the
-//! other, so this is for all methods, and harmless. Nothing of this is touched while a cluster and a route have no `hedge`.
+//! A second endpoint beside one that is slow to connect: the request goes to the first that is connected. Nothing was sent to the other,
+//! so this is safe for all methods. Nothing of this is touched while a cluster and a route have no `hedge`.
 
 use std::future::poll_fn;
 use std::pin::Pin;

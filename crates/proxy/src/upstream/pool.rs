@@ -4,9 +4,9 @@
 //! time does not need age and go. No task waits on an idle connection; the kernel's report of its end is seen when it is
 //! taken out, or by the sweep.
 //!
-//! Where a connection shows whom it speaks for, or an endpoint has authenticated somebody there, it is used again for the same
-//! client's connection only, and where it shows something of an exchange, only for those of which it would show the same. Anybody can have connections become his by bringing credentials, so those have half of the room at most
-//! where others are kept too, and give way to them when there is no more.
+//! A connection that identifies its client, or on which an endpoint has authenticated one, is reused for that client's connection only.
+//! Where its PROXY header shows something of an exchange, it is reused only for exchanges with the same values. Any client can create such
+//! connections by sending credentials, so they get half of the room at most, and give way to shared ones when the pool is full.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -145,8 +145,7 @@ impl Pool {
         self.is_private
     }
 
-    /// Closes what is idle and keeps nothing any more: the plan that the pool belongs to is no longer in force, though
-    /// exchanges may still follow it.
+    /// Closes idle connections and keeps none from now on: the plan of the pool is no longer active, though exchanges may still follow it.
     pub(crate) fn retire(&self) {
         self.is_retired.set(true);
         self.idle.borrow_mut().clear();

@@ -203,7 +203,7 @@ impl UniReader {
                     if is_bad {
                         return Err(code::ID_ERROR);
                     }
-                    // Later values are ignored.
+                    // Only the first is of use to us; others are counted.
                     peer.idle += u32::from(peer.goaway.replace(id).is_some());
                 } else if peer.push_id_max.is_some_and(|before| id < before) {
                     // Section 7.2.7: what was allowed stays so.

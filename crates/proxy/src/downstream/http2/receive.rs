@@ -102,7 +102,7 @@ impl Session<'_> {
                     let request = std::mem::replace(&mut incoming, next);
                     self.begin((stream, ends), (request, parsed), now);
                 }
-                // What is refused becomes no exchange, so it is told of here. An exchange tells of itself.
+                // A refused stream becomes no exchange, so its fault is recorded here. An exchange records its own.
                 Some(PeerEvent::Broken { code: code::PROTOCOL_ERROR, is_known: false }) => {
                     tell(self.worker, &self.registration.handle, &self.shared.facts, Fault::Http2Error);
                 }
@@ -114,8 +114,8 @@ impl Session<'_> {
         Ok(at)
     }
 
-    /// Begins to carry a stream, by the plan that is in force now. While as many exchanges are under way as there may be streams,
-    /// and as many again that their client has reset, none is begun.
+    /// Starts an exchange for a stream, by the active plan. No more start while as many exchanges are in flight as streams are allowed,
+    /// and as many again that the client has reset.
     fn begin(
         &mut self,
         (id, ends): (u32, bool),
@@ -155,8 +155,8 @@ impl Session<'_> {
         }
     }
 
-    /// A stream as the connection that an exchange sees. The inline one is told to end as the real connection is; any other
-    /// has a place in the registry of its own.
+    /// The connection as the exchange of a stream sees it. The inline stream is ended together with the real connection; any other has its
+    /// own place in the registry.
     fn connection_of(
         &self,
         io: Io,

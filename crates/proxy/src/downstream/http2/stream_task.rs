@@ -13,7 +13,7 @@ use crate::downstream::served::Served;
 use crate::exchange::{self, Arrived};
 use crate::registry::Registered;
 
-/// Counts an exchange as under way until it is dropped.
+/// Counts an exchange as in flight until it is dropped.
 pub(super) struct Active {
     shared: Rc<Shared>,
 }

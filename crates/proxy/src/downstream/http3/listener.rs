@@ -20,8 +20,8 @@ use crate::registry::ListenerHandle;
 use crate::worker::{Open, Worker};
 use crate::worker_plan::ListenerLocal;
 
-/// Lets clients in at the UDP side of a listener until it ends; what was let in is carried to its end. `waker` is where to
-/// say which task is to be told of that, and `ended` is called when no more are let in.
+/// Accepts clients at the UDP side of a listener until it ends; accepted connections continue to their end. `waker` takes the waker of
+/// this task, and `ended` is called when no more are accepted.
 ///
 /// # Errors
 /// The kernel does not take a setting.
@@ -123,8 +123,8 @@ impl QuicListener {
         tokio::task::spawn_local(serve(worker.clone(), quic, handle.clone(), (facts, handshake), open));
     }
 
-    /// Counts somebody who is not let in, and logs it, at most one in a while: addresses of datagrams can be forged, and a flood is
-    /// to fill counters, not disks.
+    /// Counts a rejected client, and logs at most one in a while: source addresses of datagrams can be forged, and a flood must fill
+    /// counters, not disks.
     fn tell_kept_out(&self, socket: &Socket, listener: &ListenerLocal, incoming: &Incoming) {
         listener.series.of(self.worker.index).fault(Fault::KeptOut);
         let now = Instant::now();

@@ -47,7 +47,7 @@ struct Session {
     next_id: u64,
     phase: Phase,
     is_flooded: bool,
-    /// The listener closes while the handshake is under way, which is given little time.
+    /// The listener closes during the handshake, which gets little more time.
     is_hurried: bool,
 }
 
@@ -206,8 +206,8 @@ impl Session {
         });
     }
 
-    /// Gives each new stream a task of its own. While as many exchanges are under way as there may be streams, and as many
-    /// again that their client has reset, none is begun.
+    /// Starts a task for each new stream. No more start while as many exchanges are in flight as streams are allowed, and as many again
+    /// that the client has reset.
     fn take_streams(&mut self) {
         while !self.is_full() {
             let Some(id) = self.quic.accept(Dir::Bi) else { return };

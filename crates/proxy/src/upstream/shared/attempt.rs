@@ -13,9 +13,8 @@ use crate::upstream::hedge_connect::{self, line_to_either};
 use crate::worker_plan::{ClusterLocal, EndpointLocal};
 
 impl<'p> Exchange<'p> {
-    /// As `attempt`, for an endpoint that may speak HTTP/2 or HTTP/3. A request whose stream the endpoint refused, or that it
-    /// will not look at since it has said goodbye, is sent anew whatever its method (RFC 9113 section 8.7, RFC 9114 section
-    /// 4.1.1).
+    /// As `attempt`, for an endpoint that may speak HTTP/2 or HTTP/3. A request whose stream was refused, or which is beyond the last
+    /// stream of a GOAWAY, is sent again whatever its method (RFC 9113 section 8.7, RFC 9114 section 4.1.1).
     pub(crate) async fn attempt_shared(
         &mut self,
         (cluster, local): (&'p ClusterPlan, &'p ClusterLocal),

@@ -61,9 +61,9 @@ pub(crate) struct Checkout<'p> {
     outgoing: &'p Rc<Outgoing>,
     pub(super) timeout: Duration,
     aim: Aim,
-    /// No line that was idle, of which nobody knows whether it still works.
+    /// No idle connection, which may be dead.
     is_fresh: bool,
-    /// Of the failure somebody else has told who waited for the same connection.
+    /// Another exchange that waited for the same connection has reported its failure.
     pub(super) is_known: Cell<bool>,
 }
 
@@ -141,8 +141,8 @@ impl<'p> Checkout<'p> {
         }
     }
 
-    /// Takes a permit, unless an upgrade is wanted that is only to be had by HTTP/1.1 there. Where nothing else is spoken, the
-    /// conversation says so.
+    /// Takes a permit, unless the exchange wants an upgrade that this endpoint offers over HTTP/1.1 only. If the endpoint speaks nothing
+    /// else, the conversation fails later.
     fn take(&self, permit: Box<StreamPermit>) -> Result<Line, NotReady> {
         let serves = self.aim == Aim::Message || self.connections.shared.is_only || permit.offers_upgrades();
         if !serves {

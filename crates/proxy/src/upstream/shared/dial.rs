@@ -65,7 +65,7 @@ async fn run(connections: Rc<SharedConnections>, dial: Rc<Dial>, how: Rc<Dialing
         if opened.is_ok() || !connections.is_busy() {
             break opened;
         }
-        // Whoever waits gets a stream as others end, within the time to connect: the endpoint is at work, and may take no more
+        // Waiting exchanges get a stream as others end, within the time to connect: the endpoint is busy, and may accept no more
         // connections than it has.
         tokio::time::sleep(UPSTREAM_DIAL_PAUSE).await;
         if !dial.is_wanted() {

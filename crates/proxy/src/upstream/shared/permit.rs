@@ -11,8 +11,8 @@ use model::snapshot::SharedVersion;
 use super::connection::{Carrier, SharedConnection, Start};
 use super::connections::SharedConnections;
 
-/// A connection of HTTP/2 that was idle for so long may lead to nobody any more, and its kernel would not know: its
-/// endpoint is asked whether it is there as soon as something begins.
+/// A connection of HTTP/2 that was idle for this long may be dead without the kernel's knowledge. A PING checks it as soon as a stream
+/// begins.
 const REST: Duration = Duration::from_secs(1);
 
 /// The permit for one stream of a shared connection, held as long as the stream lasts.
