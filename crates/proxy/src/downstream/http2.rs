@@ -15,6 +15,7 @@
 mod end;
 mod inline;
 mod receive;
+mod shared;
 mod stream_task;
 mod waker;
 
@@ -26,30 +27,19 @@ use std::task::{Context as TaskContext, Poll, Waker, ready};
 use std::time::Instant;
 
 use model::Fault;
-use model::snapshot::HttpListener;
-use wire::http1::HeadLimits;
 use wire::http2::code;
 
-use self::end::fault_of;
 use self::inline::Inline;
+use self::shared::{Ended, Shared, fault_of, limits_of};
 use self::waker::FlagWaker;
 use super::exchanges::Exchanges;
 use super::shutdown::{self, Phase};
 use crate::buffer::Buffer;
 use crate::connection::{Connection, ConnectionFacts};
-use crate::http2::downstream::{SharedState, State};
+use crate::http2::downstream::State;
 use crate::registry::{ListenerHandle, Registration};
 use crate::watch::Watch;
 use crate::worker::Worker;
-
-/// What a connection and the tasks of its streams share.
-struct Shared {
-    facts: Rc<ConnectionFacts>,
-    state: SharedState,
-    exchanges: Exchanges,
-    /// The watch of the last stream that was inline, for the next: its timer need not be set up again.
-    spare: RefCell<Option<Watch>>,
-}
 
 /// A connection while it lives.
 struct Session<'w> {
@@ -84,14 +74,6 @@ struct Session<'w> {
     seen_stirs: u64,
     /// A PING was sent then.
     is_pinged: bool,
-}
-
-/// Why nothing more is read.
-enum Ended {
-    /// The client itself has closed.
-    Closed,
-    /// It gets this code.
-    Broken(u32),
 }
 
 /// Carries a connection, whose preface may have been read already, to its end.
@@ -164,10 +146,6 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
     })
     .await;
     outcome
-}
-
-fn limits_of(http: &HttpListener) -> HeadLimits {
-    HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max }
 }
 
 impl Session<'_> {

@@ -104,12 +104,3 @@ impl Session<'_> {
         self.fault.map_or(Ok(()), Err)
     }
 }
-
-/// Returns what a connection that ends with this code comes to.
-pub(super) fn fault_of(code: u32) -> Option<Fault> {
-    match code {
-        code::ENHANCE_YOUR_CALM => Some(Fault::Http2Flood),
-        code::NO_ERROR => None,
-        _ => Some(Fault::Http2Error),
-    }
-}

@@ -8,8 +8,9 @@ use model::limits::{HTTP2_PING, HTTP2_STREAMS_MAX};
 use wire::http1::RequestParsed;
 use wire::http2::code;
 
+use super::shared::{Ended, limits_of};
 use super::stream_task::{Active, carry};
-use super::{Ended, Session, limits_of, shutdown, tell};
+use super::{Session, shutdown, tell};
 use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::downstream::served::Served;

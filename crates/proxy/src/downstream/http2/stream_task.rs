@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use model::limits::HTTP2_IDLE_FRAMES_PER_EXCHANGE;
 
-use super::Shared;
 use super::inline::Carried;
+use super::shared::Shared;
 use crate::connection::Connection;
 use crate::downstream::served::Served;
 use crate::exchange::{self, Arrived};
