@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use model::{RequestHead, ResponseHead};
 use wire::http1::{Framing, HeadLimits, HeadScan, SendRequest, parse_request, write_request};
 use wire::http2::PREFACE;
-use wire::http2::connection::{Asking, Connection, Event, Limits, RequestSent};
+use wire::http2::connection::{Connection, Event, Limits, RequestSent, Upstream};
 use wire::http2::frame::{FrameHead, HEAD_BYTES, kind, number};
 use wire::http2::hpack::{Decoded, Decoder, Encoder, Strings, TABLE_BYTES};
 
@@ -103,7 +103,7 @@ impl Peer {
 
 /// One that has asked an endpoint four times, and looks at what that answers.
 struct Caller {
-    connection: Connection<Asking>,
+    connection: Connection<Upstream>,
     head: ResponseHead,
     seen: Seen,
 }
@@ -112,7 +112,7 @@ impl Caller {
     fn new(choice: u8) -> Self {
         let strings = if choice & 1 == 0 { Strings::Shorter } else { Strings::Plain };
         let mut sent = Vec::new();
-        let mut connection = Connection::asking(LIMITS, strings, &mut sent);
+        let mut connection = Connection::upstream(LIMITS, strings, &mut sent);
         sent.drain(..PREFACE.len());
         for place in 0..4 {
             let ends = choice >> place & 1 == 0;

@@ -8,7 +8,7 @@ use model::{Method, RequestHead, ResponseHead};
 use wire::http1::{Framing, HeadLimits, HeadScan, SendRequest, parse_request, write_request};
 use wire::http3::frame::{BadFrame, Expected, FrameReader, Step};
 use wire::http3::message::{self, Memory, read_request, read_response, read_trailers};
-use wire::http3::uni::{Next, Told, UniReader};
+use wire::http3::uni::{Next, PeerState, UniReader};
 
 const LIMITS: HeadLimits = HeadLimits { head_bytes_max: 1 << 12, fields_max: 16 };
 
@@ -38,14 +38,14 @@ fn read(bytes: &[u8], size: usize) -> Result<Message, BadFrame> {
     Ok((body, sections))
 }
 
-fn one_way(bytes: &[u8], size: usize, from_client: bool) -> Result<(bool, Told), u64> {
-    let (mut reader, mut told) = (UniReader::default(), Told::default());
+fn one_way(bytes: &[u8], size: usize, from_client: bool) -> Result<(bool, PeerState), u64> {
+    let (mut reader, mut peer) = (UniReader::default(), PeerState::default());
     for piece in bytes.chunks(size) {
-        if reader.take(piece, from_client, &mut told)? == Next::Stop {
-            return Ok((true, told));
+        if reader.take(piece, from_client, &mut peer)? == Next::Stop {
+            return Ok((true, peer));
         }
     }
-    Ok((false, told))
+    Ok((false, peer))
 }
 
 fuzz_target!(|input: &[u8]| {

@@ -50,7 +50,7 @@ const ABSENCE_MAX: Duration = Duration::from_secs(24 * 3_600);
 #[serde(from = "Vec<Wish>", into = "Vec<Wish>")]
 pub struct Wishes {
     all: BTreeMap<(String, String), Wish>,
-    /// Of these the endpoint is not there, since when. Kept nowhere: a start begins to wait anew.
+    /// Wishes whose endpoint is missing, and since when. Not saved: a start begins the wait again.
     absent: BTreeMap<(String, String), Instant>,
 }
 

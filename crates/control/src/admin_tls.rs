@@ -1,7 +1,7 @@
-//! TLS at the administrator's listener: what it shows, of whom it takes certificates, and who a client has proven to be. The
-//! library's names stay in here.
+//! TLS of the admin listener: its certificate, the client certificates it accepts, and the identity a client has proven. The TLS library's
+//! names stay in here.
 //!
-//! Nothing is resumed: each connection proves anew who is there, since what is asked of clients may have changed.
+//! Sessions are not resumed: the rules for client certificates may have changed, so each connection is verified again.
 
 mod dial;
 mod encrypted;
@@ -27,7 +27,7 @@ use x509_parser::prelude::FromDer;
 
 use crate::probes::tls;
 
-pub use dial::{Distrust, dial, distrust, is_refusal};
+pub use dial::{UntrustedCertificate, dial, is_refusal, untrusted_certificate};
 pub use encrypted::Encrypted;
 
 const TLS_12_AND_13: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
@@ -117,7 +117,7 @@ fn verifier(client: &ClientAuth, provider: &Arc<CryptoProvider>) -> Result<Arc<d
     builder.build().map_err(|error| at(error.to_string()))
 }
 
-/// A certificate that a client has shown, and that somebody vouches for who is trusted.
+/// A client certificate that was issued by a trusted CA.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShownCertificate {
     /// All of its subject, as [`wire::subject`] writes it; empty when that cannot be read.
@@ -160,8 +160,8 @@ impl ShownCertificate {
     }
 }
 
-/// What an alternative name is a name of. Who may vouch for one kind, by the constraints of its own certificate, may have written any
-/// text as another (RFC 5280 section 4.2.1.10).
+/// The kind of a subject alternative name. A CA whose own certificate is constrained to one kind may put any text into the others (RFC
+/// 5280 section 4.2.1.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlternativeKind {
     /// A host.

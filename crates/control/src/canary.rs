@@ -1,5 +1,4 @@
-//! A configuration that is tried on a share of what comes in before it is in force: on what terms, and what follows from what
-//! was seen. Pure.
+//! A canary: a configuration that a share of exchanges uses before it is promoted. Its terms, and the verdict on what was measured. Pure.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ const LATENCY_GRAIN: Duration = Duration::from_millis(1);
 /// How sure it must be that a bound is passed for the trial to end before its time, in standard deviations.
 const SURE: f64 = 3.0;
 
-/// On what terms a configuration is tried.
+/// The terms of a canary.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Terms {
     /// Share of exchanges and TCP connections that go by it, in percent: 1 to 99.
@@ -27,7 +26,7 @@ pub struct Terms {
     pub errors_max_percent: f64,
     /// The time that nine of ten stay below may be so much longer than under the old one, in percent.
     pub latency_max_percent: f64,
-    /// With fewer on the new side nothing can be said, and it does not come into force.
+    /// With fewer exchanges on the new side there is no verdict, and the canary is rolled back.
     pub exchanges_min: u64,
 }
 
@@ -52,7 +51,7 @@ fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok
 pub enum Verdict {
     /// It is tried on.
     GoOn,
-    /// It comes into force, for this reason.
+    /// It is promoted, for this reason.
     Promote(String),
     /// The old one stays, for this reason.
     GoBack(String),

@@ -9,7 +9,7 @@ use crate::admin_state::{Wish, Wishes};
 
 /// Differences told; the others are counted.
 pub const DIFFERENCES_MAX: usize = 200;
-/// Longest value that is told, as JSON in bytes.
+/// Longest value that is shown, in bytes of JSON.
 const VALUE_BYTES_MAX: usize = 300;
 
 /// One place that differs.
@@ -69,7 +69,7 @@ impl Differences {
                 Some((first, second)) => self.descend(path, &first, &second),
                 None => self.push(path, Some(before), Some(after)),
             },
-            // What came or went as a whole is told by its parts where it is long.
+            // A long object that was added or removed is shown by its parts.
             (before, after) => {
                 match before.or(after).filter(|_| self.list.len() < DIFFERENCES_MAX).and_then(long_parts) {
                     Some(all) if before.is_some() => self.descend(path, &all, &[]),
@@ -138,7 +138,7 @@ fn parts<'a>(before: &'a Value, after: &'a Value) -> Option<(Parts<'a>, Parts<'a
     }
 }
 
-/// The parts of a value that is too long to be told at once.
+/// The parts of a value that is too long to be shown whole.
 fn long_parts(value: &Value) -> Option<Parts<'_>> {
     let parts = parts(value, value)?.0;
     (value.to_string().len() > VALUE_BYTES_MAX && !parts.is_empty()).then_some(parts)

@@ -19,9 +19,9 @@ pub struct Effects {
     pub listeners_closed: Vec<ListenerEffect>,
     /// Endpoints that are new to their cluster.
     pub endpoints_added: Vec<EndpointEffect>,
-    /// Endpoints that are gone. What is under way there ends in its own time.
+    /// Endpoints that are removed. Requests in flight there finish.
     pub endpoints_removed: Vec<EndpointEffect>,
-    /// Endpoints that get nothing new from now on. What is under way there ends in its own time.
+    /// Endpoints that get no new requests. Requests in flight there finish.
     pub endpoints_drained: Vec<EndpointEffect>,
     /// Endpoints that are let to work again.
     pub endpoints_readied: Vec<EndpointEffect>,

@@ -1,8 +1,8 @@
-//! Given: what of the providers' states is in force, and what they want.
+//! Given: the accepted states of the providers, and what they want.
 
 mod accepted;
 mod blame;
-mod lay;
+mod merged_clusters;
 mod partial;
 mod settle;
 mod state;
@@ -14,16 +14,16 @@ use config::{Diagnostics, Loaded, Loader, Provided, ProvidedText};
 use model::Snapshot;
 
 use accepted::Accepted;
-use lay::Lay;
+use merged_clusters::MergedClusters;
 
 pub(crate) use settle::{Attempt, Beside, settle};
 pub use state::{State, Text};
 
-/// What of all providers is in force, by their names.
+/// The accepted state of each provider, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
     by_name: BTreeMap<String, Arc<Accepted>>,
-    lay: Arc<Lay>,
+    merged_clusters: Arc<MergedClusters>,
 }
 
 impl PartialEq for Given {
@@ -70,7 +70,7 @@ impl Given {
         given
     }
 
-    /// Returns what of one provider is in force.
+    /// Returns the accepted state of a provider.
     fn accepted(&self, name: &str) -> Option<&Accepted> {
         self.by_name.get(name).map(|accepted| &**accepted)
     }
@@ -81,7 +81,7 @@ impl Given {
         lacking.map(|(name, accepted)| (name.as_str(), &accepted.wanted))
     }
 
-    /// Returns for each provider what it wanted, how many of its texts are in force, and what is left out and why.
+    /// Returns for each provider what it wanted, how many of its texts are active, and what is left out and why.
     pub(crate) fn settled(&self) -> impl Iterator<Item = (&str, &Arc<State>, usize, Vec<String>)> {
         self.by_name.iter().map(|(name, accepted)| {
             let left_out = accepted.left_out.values().cloned().collect();
@@ -139,7 +139,7 @@ impl Given {
 
     /// Gives the clusters of a snapshot their endpoints.
     pub(crate) fn apply(&self, snapshot: &mut Snapshot, loaded: &Loaded) {
-        self.lay.apply(snapshot, |provider, key| {
+        self.merged_clusters.apply(snapshot, |provider, key| {
             let typed = self.accepted(provider).and_then(|accepted| accepted.endpoints.get(key));
             typed.or_else(|| loaded.provided_endpoints().get(&(provider.to_owned(), key.to_owned())))
         });

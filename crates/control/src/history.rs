@@ -14,7 +14,7 @@ use crate::difference::Differences;
 /// Generations remembered; the oldest are forgotten.
 pub const GENERATIONS_MAX: usize = 64;
 
-/// Bytes of the texts of generations that are kept, so that one can be gone back to; those of the oldest are forgotten.
+/// Bytes of the texts of all kept generations. Beyond that, the oldest are dropped, and cannot be rolled back to.
 pub const TEXT_BYTES_MAX: usize = 32 << 20;
 
 /// What made a generation.
@@ -24,15 +24,15 @@ pub enum Origin {
     Start,
     /// The program took over from another process.
     Upgrade,
-    /// Somebody asked for the configuration to be read again.
+    /// A reload was requested.
     Reload,
     /// A certificate file changed.
     Certificates,
-    /// Somebody changed the configuration by the API.
+    /// The configuration was changed over the API.
     Api,
-    /// Somebody went back to an earlier generation.
+    /// An earlier generation was restored.
     Rollback,
-    /// Somebody wished something of an endpoint; the configuration stayed.
+    /// A wish for an endpoint was set or removed; the configuration stayed.
     Endpoint,
     /// A provider gave other objects.
     Provider,
@@ -83,7 +83,7 @@ impl Origin {
     }
 }
 
-/// Why a generation is made, and who asked for it.
+/// Why a generation is created, and who requested it.
 #[derive(Clone, Debug)]
 pub struct Cause {
     /// What made it.

@@ -34,7 +34,7 @@ pub use config::{Diagnostics, EndpointEdit};
 pub use history::Cause;
 pub use load::{Candidate, Inspect, Source, prepare, prepare_offline};
 pub use orders::{Change, Done, Order, OrderSender, Orders};
-pub use prepare::{Fitted, Moves, Preparation, Wanted};
+pub use prepare::{Moves, Preparation, ProviderOutcome, Wanted};
 pub use reconciler::{ConfigurationHandover, Reconciler};
 pub use refusal::Refusal;
 pub use status::{State, Status};

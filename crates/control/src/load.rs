@@ -24,7 +24,7 @@ use crate::providers;
 /// Where a configuration comes from.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A file, read anew at each reload.
+    /// A file, read again at each reload.
     File(PathBuf),
     /// A text made by the program itself.
     Text {
@@ -105,8 +105,8 @@ impl Candidate {
     }
 }
 
-/// Reads, resolves, compiles and inspects a configuration, with what its files and folders of providers say now; nobody
-/// else is asked. `previous` gives its runtime state to the new plan.
+/// Reads, resolves, compiles and checks a configuration, with the current files and folders of providers; no other provider is asked.
+/// `previous` gives its runtime state to the new plan.
 ///
 /// # Errors
 /// All that is wrong, as far as it can be found at once.
@@ -145,7 +145,7 @@ fn at_hand(source: &Source) -> Result<Desired, Diagnostics> {
 /// What a plan is compiled with.
 #[derive(Clone, Copy)]
 pub(crate) struct Next<'a> {
-    /// The plan in force.
+    /// The active plan.
     pub(crate) previous: Option<&'a Plan>,
     /// What it came of.
     pub(crate) running: Option<&'a Loaded>,
@@ -343,7 +343,7 @@ fn addresses_of(snapshot: &Snapshot) -> HashMap<&str, Option<SocketAddr>> {
     addresses
 }
 
-/// What is tried, as far as it takes to make it anew with other endpoints.
+/// The canary, as far as it takes to compile it again with other endpoints.
 #[derive(Clone)]
 pub(crate) struct Tried {
     pub(crate) loaded: Arc<Loaded>,
@@ -360,7 +360,7 @@ impl Tried {
         let desired = Desired { given, moved, ..self.desired.clone() };
         let previous = self.states_beside(&beside.plan);
         let generation = beside.plan.generation + 1;
-        // It is the one in force that shakes hands meanwhile.
+        // The active configuration performs the handshakes meanwhile.
         let admin_tls = beside.admin_tls.as_ref();
         let next = Next { previous: Some(&previous), running: None, admin_tls, generation, inspect };
         let candidate = prepare_wishes(&self.loaded, desired, next)?;

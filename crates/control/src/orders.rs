@@ -35,7 +35,7 @@ pub enum Change {
     Rollback(u64),
     /// The files are read again.
     Reload,
-    /// The program is started anew and takes over.
+    /// A new process is started and takes over.
     Upgrade,
     /// The endpoints of a cluster.
     Endpoints {
@@ -44,9 +44,9 @@ pub enum Change {
         /// What of them.
         edit: EndpointEdit,
     },
-    /// The end of a configuration that is tried: it comes into force, or the old one stays.
+    /// The end of a canary: it is promoted or rolled back.
     EndCanary {
-        /// It comes into force.
+        /// It is promoted.
         promotes: bool,
     },
     /// What is wished of an endpoint.
@@ -76,7 +76,7 @@ pub struct Order {
     /// Whether who asks has shown who he is, by a token or by a Unix socket that only some may open. Others cannot have the
     /// program reach further with its rights.
     pub is_trusted: bool,
-    /// What was in force when he was let in. With other rules of the admin listener nothing is carried out.
+    /// The rules of the admin listener when the client was authorized. If they have changed since, the order is rejected.
     pub under: Option<Arc<Snapshot>>,
 }
 
@@ -90,11 +90,11 @@ impl Order {
 /// The result of an order that was carried out.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// The generation in force.
+    /// The active generation.
     pub generation: u64,
     /// The generation that brought the configuration as it is.
     pub revision: u64,
-    /// It says something else than what was in force. What does not makes no generation.
+    /// It differs from the active configuration. A change without a difference creates no generation.
     pub is_changed: bool,
     /// What is different now, or would be.
     pub differences: Arc<Differences>,

@@ -21,7 +21,7 @@ use crate::view::View;
 
 pub use named::Moves;
 pub(crate) use provided::refuse;
-pub use provided::{Fitted, Wanted};
+pub use provided::{ProviderOutcome, Wanted};
 
 /// Prepares candidates from what ran when it was made; changes nothing.
 #[derive(Clone)]
@@ -46,13 +46,13 @@ pub struct Preparation {
 }
 
 impl Preparation {
-    /// The same, but when files are read, what providers want anew is left to another time.
+    /// As above, but when files are read, new states of providers are left for later.
     #[must_use]
     pub fn without_news(&self) -> Self {
         Self { takes_news: false, ..self.clone() }
     }
 
-    /// Reads the configuration anew and makes it ready.
+    /// Reads the configuration again and prepares it.
     ///
     /// # Errors
     /// Everything that is wrong with it.
@@ -61,7 +61,7 @@ impl Preparation {
         self.read_anew(&names).inspect_err(|_| self.view.count_refused())
     }
 
-    /// Makes ready what somebody asks for.
+    /// Prepares a requested change.
     ///
     /// # Errors
     /// Everything that is wrong with it, or that what it is about is not there, or that who asks may not ask for it.

@@ -131,7 +131,7 @@ impl Reconciler {
         self.preparation().prepare()
     }
 
-    /// Counts a refused configuration that was meant to be put into force.
+    /// Counts a refused configuration that was to be applied.
     pub fn count_refused(&self) {
         self.view.count_refused();
     }
@@ -167,7 +167,7 @@ impl Reconciler {
         is_put && self.is_in_force(candidate)
     }
 
-    /// Returns whether a candidate says what is in force already.
+    /// Returns whether a candidate equals the active configuration.
     pub fn is_in_force(&self, candidate: &Candidate) -> bool {
         let Some(running) = &self.running else { return false };
         running.loaded.says_same(&candidate.loaded) && running.plan.snapshot == candidate.plan.snapshot
@@ -200,17 +200,17 @@ impl Reconciler {
         self.persistence.retry(&self.desired, generation);
     }
 
-    /// Returns why what is in force is not saved for the next start.
+    /// Returns why the active configuration is not saved for the next start.
     pub fn not_kept(&self) -> Option<String> {
         self.persistence.failure()
     }
 
-    /// The generation in force, or the last of the process before.
+    /// The active generation, or the last one of the predecessor.
     fn generation(&self) -> u64 {
         self.running.as_ref().map_or(self.generation_before, |running| running.generation)
     }
 
-    /// The plan in force and the number of the next generation.
+    /// The active plan and the number of the next generation.
     fn next(&self) -> Next<'_> {
         let (previous, running, generation) = match &self.running {
             Some(running) => (Some(&*running.plan), Some(&*running.loaded), running.generation + 1),

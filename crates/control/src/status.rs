@@ -24,7 +24,7 @@ pub struct Status {
     pub uptime: Duration,
     /// Threads that carry traffic.
     pub workers: usize,
-    /// The generation in force; 0 before the first.
+    /// The active generation; 0 before the first.
     pub generation: u64,
     /// The generation that brought the configuration as it is.
     pub revision: u64,
@@ -198,7 +198,7 @@ impl EndpointStatus {
             ejected_for,
             health: match plan.endpoint.state {
                 _ if !checked => "unchecked",
-                // Nobody asks it, and what was known before will not count after it.
+                // It is not probed, and earlier results will not count afterwards.
                 AdminState::Maintenance => HealthState::Unknown.as_str(),
                 _ => plan.state.health_state().as_str(),
             },

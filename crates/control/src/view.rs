@@ -25,7 +25,7 @@ use crate::probes::Reasons;
 use crate::providers::{self, Inbox, Reach};
 use crate::status::{self, Latency, ListenerStatus, State, Status};
 
-/// Latency is told over this much time.
+/// Latency is reported over this time.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Totals are remembered this often at most.
 const SAMPLE_EVERY: Duration = Duration::from_millis(900);
@@ -56,7 +56,7 @@ struct Shared {
     canaries: Mutex<Canaries>,
 }
 
-/// What is told of configurations that were tried.
+/// The reports of canaries.
 #[derive(Debug, Default)]
 struct Canaries {
     /// Newest last.
@@ -74,7 +74,7 @@ pub struct Canary {
     pub author: Option<Arc<str>>,
     /// On what terms.
     pub terms: Terms,
-    /// What is different from the one in force.
+    /// Its difference from the active configuration.
     pub differences: Arc<Differences>,
     /// What was counted.
     pub counts: Arc<Trial>,
@@ -97,7 +97,7 @@ struct Running {
     history: History,
 }
 
-/// The configuration in force as it may be shown.
+/// The active configuration, without secrets.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
     pub(crate) loaded: Option<Arc<Loaded>>,
@@ -159,17 +159,17 @@ impl View {
         }
     }
 
-    /// The generation in force; 0 before the first.
+    /// The active generation; 0 before the first.
     pub fn generation(&self) -> u64 {
         self.running().history.last().map_or(0, |entry| entry.generation)
     }
 
-    /// The configuration in force, with defaults filled in; null before the first.
+    /// The active configuration, with defaults filled in; null before the first.
     pub fn effective(&self) -> Value {
         self.shown().effective()
     }
 
-    /// The configuration in force, in all the ways in which it may be shown.
+    /// The active configuration, in each form that can be shown.
     pub fn shown(&self) -> Shown {
         self.running().shown.clone()
     }
@@ -184,7 +184,7 @@ impl View {
         self.running().history.last().map(|entry| Arc::clone(&entry.differences)).unwrap_or_default()
     }
 
-    /// The plan in force.
+    /// The active plan.
     pub fn plan(&self) -> Option<Arc<Plan>> {
         self.running().plan.clone()
     }
@@ -388,8 +388,7 @@ impl View {
         &self.0.telemetry
     }
 
-    /// Latency since the oldest totals that are not older than the window. Totals are remembered only while somebody
-    /// looks: without a reader this costs nothing.
+    /// Latency since the oldest totals within the window. Totals are kept only while there is a reader; otherwise this costs nothing.
     fn latency(&self, now: Instant, total: &Totals) -> Latency {
         let mut samples = self.0.samples.lock().unwrap_or_else(PoisonError::into_inner);
         while samples.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > WINDOW) {

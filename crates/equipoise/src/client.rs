@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use control::HeadLimits;
-use control::admin_tls::{self, Distrust};
+use control::admin_tls::{self, UntrustedCertificate};
 use control::http_client::{ClientRequest, ClientResponse};
 use model::snapshot::{Certificate, Pem, UpstreamTls};
 use model::{FieldName, ResponseHead, Version};
@@ -250,14 +250,14 @@ impl Client {
     /// Returns the error for an unreachable program.
     fn unasked(&self, error: &io::Error) -> String {
         let why = format!("cannot reach {}: {error}", self.admin);
-        match (admin_tls::distrust(error), &self.tls.ca_file) {
-            (Some(Distrust::Issuer), None) => {
+        match (admin_tls::untrusted_certificate(error), &self.tls.ca_file) {
+            (Some(UntrustedCertificate::Issuer), None) => {
                 format!("{why}\n     help: pass the CA that issued its certificate: --ca-file FILE")
             }
-            (Some(Distrust::Issuer), Some(file)) => {
+            (Some(UntrustedCertificate::Issuer), Some(file)) => {
                 format!("{why}\n     help: {} has not issued it; pass the CA that has: --ca-file FILE", file.display())
             }
-            (Some(Distrust::Certificate), _) => why,
+            (Some(UntrustedCertificate::Certificate), _) => why,
             // Of a file, say.
             (None, _) if error.kind() == io::ErrorKind::InvalidInput => why,
             (None, _) => format!("{why}\nIs the program running, with `{}`?", self.admin.as_written()),

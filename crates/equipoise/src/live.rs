@@ -58,7 +58,7 @@ pub(crate) struct Live {
 /// Why a program serves no more.
 pub(crate) enum After {
     /// It was asked to end.
-    Told,
+    Shutdown,
     /// Another process has taken over.
     Followed(Successor),
 }

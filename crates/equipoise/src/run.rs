@@ -30,7 +30,7 @@ pub(crate) fn until_a_signal(source: Source, workers: usize, pid_file: Option<Pa
         live.tell_ready();
         let _pid_file = pid_file.map(PidFile::write);
         match live.serve(&mut signals).await {
-            After::Told => {
+            After::Shutdown => {
                 systemd::stopping();
                 live.end(&mut signals).await
             }

@@ -135,7 +135,7 @@ impl Watchdog {
 
     /// Says so, if all workers have answered what they were asked the last time.
     pub(crate) fn beat(&mut self, workers: &Workers) {
-        if self.pulse.as_ref().is_none_or(Pulse::is_felt) {
+        if self.pulse.as_ref().is_none_or(Pulse::is_answered) {
             tell("WATCHDOG=1");
             let pulse = workers.pulse();
             if pulse.is_lost() {

@@ -35,7 +35,7 @@ use crate::sys::Envelope;
 use crate::tls::{self, ListenerTls};
 use crate::watch::Watch;
 use crate::worker::{Open, Worker};
-use crate::worker_plan::ListenerNow;
+use crate::worker_plan::ListenerLocal;
 
 /// Pause after an accept failed for want of descriptors or memory, so that a full process does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -279,14 +279,14 @@ fn carry(worker: Rc<Worker>, mut connection: Connection, held: Held) -> impl Fut
 
 /// Closes the connection of somebody who is not let in, by a reset as HAProxy does: the client knows at once, and whoever comes
 /// again and again leaves nothing behind that waits here for the other side (RFC 9293 section 3.6), as an end in good order would.
-fn keep_out(worker: &Worker, listener: &ListenerNow, tcp: &TcpStream, facts: &ConnectionFacts) {
+fn keep_out(worker: &Worker, listener: &ListenerLocal, tcp: &TcpStream, facts: &ConnectionFacts) {
     let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
     listener.series.of(worker.index).fault(Fault::KeptOut);
     worker.log_failure(facts, Fault::KeptOut);
 }
 
 /// Where a client has connected to.
-fn local_of(listener: &ListenerNow, tcp: &TcpStream) -> SocketAddr {
+fn local_of(listener: &ListenerLocal, tcp: &TcpStream) -> SocketAddr {
     // One system call less where the address says it already.
     let bind = listener.plan.listener.bind.or_local();
     if bind.ip().is_unspecified() || bind.port() == 0 { tcp.local_addr().unwrap_or(bind) } else { bind }
@@ -294,7 +294,7 @@ fn local_of(listener: &ListenerNow, tcp: &TcpStream) -> SocketAddr {
 
 /// What is known of a connection at once, the watch over it, and how long it may take until its first request.
 fn introduce(
-    listener: &ListenerNow,
+    listener: &ListenerLocal,
     tcp: &TcpStream,
     peer: SocketAddr,
     (registration, now): (&Rc<Registration>, Instant),
@@ -315,7 +315,7 @@ fn introduce(
 }
 
 fn connection(
-    listener: &ListenerNow,
+    listener: &ListenerLocal,
     io: Io,
     facts: ConnectionFacts,
     (watch, registration): (Watch, Rc<Registration>),

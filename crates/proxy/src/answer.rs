@@ -21,7 +21,7 @@ const RETRY_AFTER_SECONDS: u64 = 1;
 
 /// Sends an answer, or what a filter answers in its place.
 pub(crate) async fn answer(exchange: &mut Exchange<'_>, local: &LocalResponse) -> Result<Next, Fault> {
-    let refused = exchange.told.is_refused.then_some(Fault::Refused);
+    let refused = exchange.progress.is_refused.then_some(Fault::Refused);
     let page = exchange.instead_of_local(local, refused).await?;
     give(exchange, page.as_ref().unwrap_or(local)).await
 }
@@ -165,6 +165,6 @@ fn skip_body(exchange: &mut Exchange<'_>) {
     if let Some(buffer) = &mut exchange.connection.received {
         buffer.consume_head(length as usize);
     }
-    exchange.told.received_bytes += length;
+    exchange.progress.received_bytes += length;
     exchange.is_read = true;
 }

@@ -11,8 +11,8 @@ use model::limits::{BUFFER_BYTES, POOLED_BUFFERS_MAX};
 /// Room kept free before the first byte read, so that a rewritten head or a chunk head fits before the body that came
 /// with it and one system call sends both.
 const HEADROOM_BYTES: usize = 1024;
-/// Room kept free after the last byte read, for the end of a chunk and for trailers that grow when they are written
-/// anew (a space after each colon).
+/// Room kept free after the last byte read, for the end of a chunk and for trailers that grow when they are written again (a space after
+/// each colon).
 const TAILROOM_BYTES: usize = 256;
 /// So much of a message that is not whole is copied to where it needs no buffer while the rest is waited for.
 const PACKED_BYTES_MAX: usize = BUFFER_BYTES / 4;

@@ -18,7 +18,7 @@ pub(crate) struct ConnectionFacts {
     pub peer: SocketAddr,
     pub local: SocketAddr,
     pub tls: Option<Box<TlsFacts>>,
-    /// Who told of `peer` and `local`, where that was by the PROXY protocol.
+    /// The sender of the PROXY protocol header that `peer` and `local` come from, if there was one.
     pub sender: Option<Box<SenderFacts>>,
     pub listener: Name,
     /// The slot of the endpoint that has last authenticated a connection for this client, see [`wire::authentication`].
@@ -83,7 +83,7 @@ pub(crate) struct Connection {
     /// Its end is the end of its interest, as long as no endpoint works for it: true of HTTP/1, where a stream of bytes,
     /// or one of HTTP/2, may well end before its answer comes.
     pub leaves_by_end: bool,
-    /// Its request came before the handshake was over, so that anybody may have sent it again (RFC 8470).
+    /// Its request is early data: it came before the handshake was complete, and may be a replay (RFC 8470).
     pub is_early: bool,
     /// It ends after the present exchange although the client would keep it, and may have sent more.
     pub is_cut_short: bool,

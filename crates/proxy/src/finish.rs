@@ -11,7 +11,7 @@ use crate::answer;
 use crate::connection::Next;
 use crate::exchange::Exchange;
 
-/// Ends an exchange; called exactly once for each, when its client has been told all that it is to be told.
+/// Ends an exchange; called exactly once for each, after its response.
 pub(crate) fn finish(mut exchange: Exchange<'_>, (next, fault): (Next, Option<Fault>)) -> Next {
     record(&mut exchange, fault);
     give_memory_back(exchange);
@@ -39,16 +39,16 @@ fn give_memory_back(exchange: Exchange<'_>) {
 
 /// Tells the client of a fault as far as that is still possible.
 pub(crate) async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
-    if exchange.told.status != 0 {
+    if exchange.progress.status != 0 {
         // A response that is cut short must not look whole: where the end of the connection would mark its end, only a
         // reset tells.
-        return if exchange.told.ends_by_close { Next::Reset } else { Next::Close };
+        return if exchange.progress.ends_by_close { Next::Reset } else { Next::Close };
     }
-    if exchange.told.is_interim_cut {
+    if exchange.progress.is_interim_cut {
         return Next::Close;
     }
-    let cluster = exchange.told.cluster.map(|now| &*now.plan);
-    let Some(local) = answer::of_fault(fault, cluster, exchange.told.now) else { return Next::Close };
+    let cluster = exchange.progress.cluster.map(|now| &*now.plan);
+    let Some(local) = answer::of_fault(fault, cluster, exchange.progress.now) else { return Next::Close };
     let page = match exchange.instead_of_local(&local, Some(fault)).await {
         Err(Fault::ClosedByFilter) => return Next::Close,
         answered => answered.unwrap_or_default(),
@@ -70,8 +70,8 @@ pub(crate) async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
 }
 
 fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
-    let told = &mut exchange.told;
-    told.phases.total = told.look() - told.begun;
+    let progress = &mut exchange.progress;
+    progress.phases.total = progress.look() - progress.begun;
     let worker = exchange.worker;
     let is_call = exchange.connection.io.is_memory();
     // Counters need neither the time of day nor the id.
@@ -82,28 +82,28 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
     let record = Record {
         facts: &facts,
         request: exchange.is_parsed.then_some(&exchange.incoming.head),
-        response_status: told.status,
-        response: exchange.response.as_deref().filter(|_| told.status != 0),
+        response_status: progress.status,
+        response: exchange.response.as_deref().filter(|_| progress.status != 0),
         fault,
-        route: told.route.map(|route| &route.route.name),
-        cluster: told.cluster.map(|cluster| &cluster.plan.cluster.name),
-        endpoint: told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
-        endpoint_address: told.endpoint.map(|(endpoint, _)| &endpoint.endpoint.address),
-        pick: told.pick,
-        retries: told.retries,
-        hedges: told.hedges,
-        session: told.session,
-        received_bytes: told.received_bytes,
-        sent_bytes: told.sent_bytes,
-        phases: told.phases,
+        route: progress.route.map(|route| &route.route.name),
+        cluster: progress.cluster.map(|cluster| &cluster.plan.cluster.name),
+        endpoint: progress.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
+        endpoint_address: progress.endpoint.map(|(endpoint, _)| &endpoint.endpoint.address),
+        pick: progress.pick,
+        retries: progress.retries,
+        hedges: progress.hedges,
+        session: progress.session,
+        received_bytes: progress.received_bytes,
+        sent_bytes: progress.sent_bytes,
+        phases: progress.phases,
         at: if is_logged { SystemTime::now() } else { SystemTime::UNIX_EPOCH },
         kind: Kind::Exchange,
     };
     let series = WorkerSeries {
         listener: (!is_call).then(|| exchange.listener.series.of(worker.index)),
-        route: told.route.and_then(|route| exchange.plan.route(route.index)).map(|route| route.of(worker.index)),
-        cluster: told.cluster.map(|cluster| cluster.series.of(worker.index)),
-        endpoint: told.endpoint.map(|(_, endpoint)| endpoint.series.of(worker.index)),
+        route: progress.route.and_then(|route| exchange.plan.route(route.index)).map(|route| route.of(worker.index)),
+        cluster: progress.cluster.map(|cluster| cluster.series.of(worker.index)),
+        endpoint: progress.endpoint.map(|(_, endpoint)| endpoint.series.of(worker.index)),
     };
     if is_call {
         telemetry::count(&record, &series);

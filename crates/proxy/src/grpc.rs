@@ -1,26 +1,18 @@
-//! gRPC: what is done for its exchanges that is not done for others. Nothing here is touched for requests by HTTP/1.1.
+//! gRPC: how its exchanges differ from others. Requests over HTTP/1.1 touch none of this.
 
+mod of_exchange;
 pub(crate) mod web;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use model::{Fault, FieldName, Known, LocalResponse, RequestHead, ResponseHead, Version};
+use model::{Fault, FieldName, LocalResponse, RequestHead, ResponseHead, Version};
 use wire::grpc::call::{self, Status, WebForm};
-
-use crate::exchange::Exchange;
 
 static TIMEOUT: LazyLock<FieldName> = LazyLock::new(|| name("grpc-timeout"));
 static STATUS: LazyLock<FieldName> = LazyLock::new(|| name("grpc-status"));
-static TE: LazyLock<FieldName> = LazyLock::new(|| name("te"));
 static CONTENT_TYPE: LazyLock<FieldName> = LazyLock::new(|| name("content-type"));
-static ACCEPT: LazyLock<FieldName> = LazyLock::new(|| name("accept"));
-
-/// How much sooner than its client's deadline an endpoint may say that it is over, and be believed: a tenth of what the client gave,
-/// within these.
-const SLACK_MIN: Duration = Duration::from_millis(100);
-const SLACK_MAX: Duration = Duration::from_secs(1);
 
 fn name(text: &str) -> FieldName {
     FieldName::new(text).unwrap_or_else(|_| unreachable!("a constant token"))
@@ -104,74 +96,4 @@ pub(crate) fn status_of(head: &ResponseHead) -> Option<u8> {
 /// Whether a response is one to a call of gRPC, of which every byte is left as it is.
 pub(crate) fn is_grpc(head: &ResponseHead) -> bool {
     head.fields.get(&STATUS).is_some() || head.fields.get(&CONTENT_TYPE).is_some_and(call::is_grpc)
-}
-
-impl Exchange<'_> {
-    /// What the response that is here says of its endpoint. A call that failed has the HTTP status 200 all the same.
-    pub(crate) fn answered_status(&self) -> u16 {
-        let Some(response) = &self.response else { return 0 };
-        match &self.grpc {
-            None => response.status,
-            Some(_) => status_of(response).map_or(response.status, call::nearest_http),
-        }
-    }
-
-    /// Whether the bound on the exchange is the client's own: it said how long it waits, which is shorter than what its route allows.
-    /// What ends by that says nothing of endpoints, since anybody can give too little.
-    pub(crate) fn is_bounded_by_client(&self) -> bool {
-        let Some(deadline) = self.grpc.as_ref().and_then(|grpc| grpc.deadline) else { return false };
-        let timeout = self.told.route.and_then(|route| route.timeout);
-        timeout.is_none_or(|timeout| deadline < self.told.begun + timeout)
-    }
-
-    /// Whether the time that the client gave is over, or nearly: an endpoint that says so when it is not has none but its own
-    /// time to tell of.
-    pub(crate) fn is_over_for_client(&self) -> bool {
-        let Some(deadline) = self.grpc.as_ref().and_then(|grpc| grpc.deadline) else { return false };
-        let given = deadline.saturating_duration_since(self.told.begun);
-        // Endpoints are told of it in whole units, have a clock of their own, and may end what they wait for themselves a little sooner.
-        let slack = (given / 10).clamp(SLACK_MIN, SLACK_MAX);
-        self.is_bounded_by_client() && self.told.now + slack >= deadline
-    }
-
-    /// Makes a call of gRPC from one of gRPC-Web, for an endpoint that speaks HTTP/2.
-    pub(crate) fn bridge_from_web(&mut self) {
-        let head = &mut self.incoming.head;
-        let rewritten = head.fields.get(&CONTENT_TYPE).filter(|_| self.grpc.is_none()).and_then(call::from_web);
-        let Some((asks, content_type)) = rewritten else { return };
-        head.fields.set(&CONTENT_TYPE, &content_type);
-        head.fields.set(&TE, b"trailers");
-        let wants = head.fields.get(&ACCEPT).and_then(call::accepted_web).unwrap_or(asks);
-        let made = Grpc::new(head, self.told.begun, Some(Web { asks, wants }));
-        let watch = &mut self.connection.watch;
-        watch.set_bound(made.bound(watch.bound()));
-        self.grpc = Some(made);
-    }
-
-    /// Whether the client writes the body in base64, which the endpoint gets as the bytes that it stands for.
-    pub(crate) fn sends_text(&self) -> bool {
-        self.grpc.as_ref().and_then(|grpc| grpc.web).is_some_and(|web| web.asks == WebForm::Text)
-    }
-
-    /// Makes a response of gRPC-Web from one of gRPC, if that is what the client speaks; says in which form. Its trailers go into
-    /// its body, whose length is no longer what it was.
-    pub(crate) fn bridge_to_web(&mut self) -> Option<WebForm> {
-        let web = self.grpc.as_ref()?.web?;
-        let fields = &mut self.response().fields;
-        fields.remove_known(Known::ContentLength);
-        let Some(content_type) = fields.get(&CONTENT_TYPE).and_then(|own| call::to_web(own, web.wants)) else {
-            // Not of gRPC: what it says of itself must hold.
-            return Some(WebForm::Binary);
-        };
-        fields.set(&CONTENT_TYPE, &content_type);
-        Some(web.wants)
-    }
-
-    /// Tells the endpoint how long the client still waits.
-    pub(crate) fn pass_deadline_on(&mut self) {
-        let Some(deadline) = self.grpc.as_ref().and_then(|grpc| grpc.deadline) else { return };
-        let deadline = self.connection.watch.bound().map_or(deadline, |bound| bound.min(deadline));
-        let left = deadline.saturating_duration_since(self.told.now);
-        self.incoming.head.fields.set_with(&TIMEOUT, |out| call::write_timeout(left, out));
-    }
 }

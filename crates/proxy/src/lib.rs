@@ -35,6 +35,7 @@ mod random;
 mod reconcile;
 mod registry;
 mod relay;
+mod replay;
 mod request_head;
 mod respond;
 mod retry;

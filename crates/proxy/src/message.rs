@@ -68,10 +68,10 @@ impl MessageStream {
 
     /// Whether the peer takes other connections and says nothing on that of this stream. The kernel tells of that where it is one of
     /// TCP.
-    pub(crate) fn is_forsaken(&self) -> bool {
+    pub(crate) fn is_unresponsive(&self) -> bool {
         match self {
             Self::Client(_) | Self::Http2(_) => false,
-            Self::Http3(stream) => stream.is_forsaken(),
+            Self::Http3(stream) => stream.is_unresponsive(),
         }
     }
 

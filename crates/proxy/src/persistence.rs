@@ -40,13 +40,13 @@ impl<'p> Exchange<'p> {
     pub(crate) fn find_session(&mut self, persistence: &Persistence) -> Session {
         let session = self.session_in(persistence);
         persistence.clean(&mut self.incoming.head, &mut self.worker.scratch.borrow_mut());
-        self.told.session = session.outcome(None);
+        self.progress.session = session.outcome(None);
         self.session = Some(session);
         session
     }
 
     fn session_in(&self, persistence: &Persistence) -> Session {
-        persistence.find(Some(&self.incoming.head), self.client, moment(self.told.now), &mut seed)
+        persistence.find(Some(&self.incoming.head), self.client, moment(self.progress.now), &mut seed)
     }
 
     /// Returns the cluster of several where the request has a session; chance decides when there is none.
@@ -67,8 +67,8 @@ impl<'p> Exchange<'p> {
     #[inline]
     pub(crate) fn note_session(&mut self, local: &ClusterLocal, endpoint: usize, subset: Subset) {
         let Some(session) = &mut self.session else { return };
-        self.told.session = session.outcome(Some(endpoint));
-        let is_elsewhere = self.told.session == Some(SessionPick::Moved);
+        self.progress.session = session.outcome(Some(endpoint));
+        let is_elsewhere = self.progress.session == Some(SessionPick::Moved);
         session.lend(is_elsewhere && local.plan.lends(&mut local.cache.borrow_mut(), session.pinned(), subset));
     }
 
@@ -81,12 +81,14 @@ impl<'p> Exchange<'p> {
     }
 
     fn keep(&mut self, session: &Session) {
-        let Some(persistence) = self.told.cluster.and_then(|cluster| cluster.plan.persistence.as_ref()) else { return };
+        let Some(persistence) = self.progress.cluster.and_then(|cluster| cluster.plan.persistence.as_ref()) else {
+            return;
+        };
         let Some(endpoint) = self.lease.as_ref().map(Lease::endpoint_index) else { return };
         let is_secure = self.scheme == Scheme::Https;
         let response = self.response.as_deref_mut().map(|response| (response, is_secure));
-        if persistence.keep(session, endpoint, response, (moment(self.told.now), &mut seed)) {
-            self.told.session = Some(SessionPick::New);
+        if persistence.keep(session, endpoint, response, (moment(self.progress.now), &mut seed)) {
+            self.progress.session = Some(SessionPick::New);
         }
     }
 }

@@ -122,17 +122,17 @@ impl Way {
         is_gone
     }
 
-    fn send(&self, bytes: &[u8]) -> Fate {
+    fn send(&self, bytes: &[u8]) -> PassOutcome {
         if self.is_gone() {
-            return Fate::Ours;
+            return PassOutcome::NotTaken;
         }
         match SockRef::from(&self.socket).send(bytes) {
-            Ok(_) => Fate::Passed,
+            Ok(_) => PassOutcome::Passed,
             Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
                 self.is_gone.store(true, Ordering::Relaxed);
-                Fate::Ours
+                PassOutcome::NotTaken
             }
-            Err(_) => Fate::Dropped,
+            Err(_) => PassOutcome::Dropped,
         }
     }
 }
@@ -146,15 +146,15 @@ pub(crate) struct PredecessorLink {
     pub sockets: usize,
 }
 
-/// What became of a datagram that was to be passed on.
+/// The outcome of passing a datagram on to the predecessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum PassOutcome {
     /// It is on its way.
     Passed,
     /// There was no room.
     Dropped,
-    /// Nothing is there that would take it.
-    Ours,
+    /// No process takes it: it is for this one.
+    NotTaken,
 }
 
 impl Predecessor {
@@ -215,9 +215,9 @@ impl Predecessor {
     }
 
     /// Passes on a datagram of a flow, which one socket has, and no other.
-    pub(crate) fn pass(&self, socket: usize, message: &Message<'_>, scratch: &mut Vec<u8>) -> Fate {
+    pub(crate) fn pass(&self, socket: usize, message: &Message<'_>, scratch: &mut Vec<u8>) -> PassOutcome {
         if self.ways.is_empty() {
-            return Fate::Ours;
+            return PassOutcome::NotTaken;
         }
         message.write(scratch);
         self.ways[socket % self.ways.len()].send(scratch)
@@ -225,19 +225,19 @@ impl Predecessor {
 
     /// Passes on a datagram of QUIC, by the socket that it is for, or by any other that is there: they give each other what is theirs,
     /// and a socket may be over while its neighbours go on.
-    pub(crate) fn pass_by_any(&self, socket: usize, message: &Message<'_>, scratch: &mut Vec<u8>) -> Fate {
+    pub(crate) fn pass_by_any(&self, socket: usize, message: &Message<'_>, scratch: &mut Vec<u8>) -> PassOutcome {
         if self.ways.iter().all(Way::is_gone) {
-            return Fate::Ours;
+            return PassOutcome::NotTaken;
         }
         message.write(scratch);
         let (before, after) = self.ways.split_at(socket % self.ways.len());
         for way in after.iter().chain(before) {
             let fate = way.send(scratch);
-            if fate != Fate::Ours {
+            if fate != PassOutcome::NotTaken {
                 return fate;
             }
         }
-        Fate::Ours
+        PassOutcome::NotTaken
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
         let envelope = envelopes()[1];
         let message = Message { says: Says::Passed, envelope, ecn: 1, bytes: &[7; 1_400] };
         let mut scratch = Vec::new();
-        assert_eq!(predecessor.pass(5, &message, &mut scratch), Fate::Passed);
+        assert_eq!(predecessor.pass(5, &message, &mut scratch), PassOutcome::Passed);
         let came = std::future::poll_fn(|cx| match end.poll(cx) {
             Poll::Ready(Some(came)) => Poll::Ready(came.envelope == envelope && came.bytes == [7; 1_400]),
             Poll::Ready(None) => Poll::Ready(false),
@@ -265,10 +265,10 @@ mod tests {
         });
         assert!(came.await);
         let mut fates = (0..100_000).map(|_| predecessor.pass(0, &message, &mut scratch));
-        assert!(fates.any(|fate| fate == Fate::Dropped), "it has a bound");
+        assert!(fates.any(|fate| fate == PassOutcome::Dropped), "it has a bound");
         drop(end);
-        assert_eq!(predecessor.pass(0, &message, &mut scratch), Fate::Ours);
-        assert_eq!(Predecessor::new(Vec::new()).pass(0, &message, &mut scratch), Fate::Ours);
+        assert_eq!(predecessor.pass(0, &message, &mut scratch), PassOutcome::NotTaken);
+        assert_eq!(Predecessor::new(Vec::new()).pass(0, &message, &mut scratch), PassOutcome::NotTaken);
         predecessor.know(envelope, 3);
         predecessor.know(envelopes()[0], 4);
         assert_eq!((predecessor.socket_of(&envelope), predecessor.socket_of(&envelopes()[0])), (Some(3), Some(4)));
@@ -288,19 +288,19 @@ mod tests {
         drop(one);
         // Of those for the first, for the second, and for a socket that has no way of its own.
         for socket in [0, 1, 0, 2] {
-            assert_eq!(predecessor.pass_by_any(socket, &message, &mut scratch), Fate::Passed);
+            assert_eq!(predecessor.pass_by_any(socket, &message, &mut scratch), PassOutcome::Passed);
             let came = std::future::poll_fn(|cx| {
                 other.poll(cx).map(|came| came.is_some_and(|came| came.envelope == envelope))
             });
             assert!(came.await);
         }
-        assert_eq!(predecessor.pass(0, &message, &mut scratch), Fate::Ours);
-        assert_eq!(predecessor.pass(1, &message, &mut scratch), Fate::Passed);
+        assert_eq!(predecessor.pass(0, &message, &mut scratch), PassOutcome::NotTaken);
+        assert_eq!(predecessor.pass(1, &message, &mut scratch), PassOutcome::Passed);
         drop(other);
         for _ in 0..2 {
-            assert_eq!(predecessor.pass_by_any(1, &message, &mut scratch), Fate::Ours);
+            assert_eq!(predecessor.pass_by_any(1, &message, &mut scratch), PassOutcome::NotTaken);
         }
-        assert_eq!(Predecessor::new(Vec::new()).pass_by_any(0, &message, &mut scratch), Fate::Ours);
+        assert_eq!(Predecessor::new(Vec::new()).pass_by_any(0, &message, &mut scratch), PassOutcome::NotTaken);
     }
 
     #[tokio::test]
@@ -310,14 +310,14 @@ mod tests {
         let message = Message { says: Says::Passed, envelope: envelopes()[0], ecn: 0, bytes: b"x" };
         let mut scratch = Vec::new();
         let mut pass = |socket| predecessor.pass(socket, &message, &mut scratch);
-        assert_eq!((pass(0), pass(1)), (Fate::Passed, Fate::Passed));
+        assert_eq!((pass(0), pass(1)), (PassOutcome::Passed, PassOutcome::Passed));
         drop(first);
-        assert_eq!((pass(0), pass(1)), (Fate::Ours, Fate::Passed));
+        assert_eq!((pass(0), pass(1)), (PassOutcome::NotTaken, PassOutcome::Passed));
         assert!(!predecessor.is_gone());
         drop(second);
         // Found out by looking, though nothing was passed on since.
         assert!(predecessor.is_gone());
-        assert_eq!(pass(1), Fate::Ours);
+        assert_eq!(pass(1), PassOutcome::NotTaken);
         assert!(Predecessor::new(Vec::new()).is_gone());
     }
 }

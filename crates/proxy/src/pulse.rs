@@ -28,7 +28,7 @@ pub struct Pulse {
 
 impl Pulse {
     /// Returns whether all workers have answered.
-    pub fn is_felt(&self) -> bool {
+    pub fn is_answered(&self) -> bool {
         !self.is_lost && self.answers.try_recv() == Err(TryRecvError::Disconnected)
     }
 
@@ -63,13 +63,13 @@ mod tests {
             }
         };
         let pulse = workers.pulse();
-        wait(&|| pulse.is_felt());
+        wait(&|| pulse.is_answered());
         assert!(!pulse.is_lost());
         let ended = &workers.shared.commands[1];
         assert!(ended.send(Command::Stop).is_ok());
         wait(&|| ended.is_closed());
         let pulse = workers.pulse();
         wait(&|| pulse.answers.try_recv() == Err(TryRecvError::Disconnected));
-        assert!(pulse.is_lost() && !pulse.is_felt(), "the others have answered");
+        assert!(pulse.is_lost() && !pulse.is_answered(), "the others have answered");
     }
 }

@@ -1,7 +1,6 @@
-//! The connections that a worker holds, so that they can be told to end.
+//! The connections of a worker, so that they can be ended.
 //!
-//! A connection registers once; its task's waker is stored then, so telling it costs the request path nothing but the
-//! look at a flag.
+//! A connection registers once, and its task's waker is stored then. On the request path it only checks a flag.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BinaryHeap;
@@ -162,8 +161,8 @@ impl Registry {
         }
     }
 
-    /// Tells the connections of these listeners, which part, to end: one after the other over `window`, each in the middle of its part
-    /// of that. Who comes anew has a handshake before it, and if all came at once they would wait for each other.
+    /// Ends the connections of these listeners one after the other, spread evenly over `window`. Clients that connect again need a
+    /// handshake; if all came at once, they would wait for each other.
     pub(crate) async fn part(self: Rc<Self>, handles: Vec<Rc<ListenerHandle>>, window: Duration) {
         let is_parting =
             |registration: &&Rc<Registration>| registration.client.is_some() && registration.handle.parts.get();

@@ -63,8 +63,8 @@ pub(crate) fn begin(
         begin_head(exchange, &response.how, &mut head)?;
         download.begin(&head, first, &worker.buffers).map_err(|fault| refused_download(&fault))?;
     }
-    exchange.told.status = exchange.response().status;
-    exchange.told.ends_by_close = response.how.framing == Framing::UntilClose;
+    exchange.progress.status = exchange.response().status;
+    exchange.progress.ends_by_close = response.how.framing == Framing::UntilClose;
     Ok(())
 }
 
@@ -101,7 +101,7 @@ pub(crate) async fn send(
     })
     .await;
     download.stop(buffers);
-    exchange.told.sent_bytes += download.sent_bytes();
+    exchange.progress.sent_bytes += download.sent_bytes();
     sent
 }
 

@@ -1,13 +1,11 @@
 //! Attempts after the first: what [`plan::retry`] needs to decide, and what it takes to carry the decision out.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use model::Fault;
 use model::fault::{Phase, Source};
-use model::fields::Fields;
 use model::retry::Retry;
 use plan::retry::{Attempted, Failure, Verdict, decide, is_for_backup, take_back};
 use plan::{LastResort, Session, Subset};
@@ -17,56 +15,12 @@ use crate::admission::{Gate, Place};
 use crate::exchange::Exchange;
 use crate::grpc;
 use crate::needs;
-use crate::upstream::conversation::hedge;
+use crate::upstream::hedge_rules;
 use crate::worker_plan::ClusterLocal;
-
-/// What the retries of one exchange need to know beside its request.
-#[derive(Default)]
-pub(crate) struct Replay {
-    /// The request body, kept whole.
-    pub body: Option<Box<KeptBody>>,
-    /// The body has left the client's buffer: a further attempt takes the kept one.
-    pub is_taken: bool,
-    /// A response was thrown away for another attempt, after this pause.
-    pub after_status: Option<Duration>,
-    /// Slots of endpoints that were asked by attempts before, hedges included.
-    pub tried: Vec<u32>,
-    /// When the first attempt could begin, but for its wait for an endpoint: milliseconds after the exchange did. Known only where
-    /// the rules for retries are written.
-    began_ms: u32,
-}
-
-/// A request body in memory.
-pub(crate) struct KeptBody {
-    pub bytes: Arc<[u8]>,
-    pub trailers: Option<Box<Fields>>,
-    /// It is kept as an endpoint gets it, not as the client sends it.
-    pub is_coded: bool,
-    /// It was read whole before any of it was sent, whatever its size.
-    pub is_held: bool,
-}
-
-impl Replay {
-    /// Keeps a body that was read whole before any of it was sent.
-    pub(crate) fn hold(&mut self, bytes: Arc<[u8]>, trailers: Option<Box<Fields>>) {
-        self.body = Some(Box::new(KeptBody { bytes, trailers, is_coded: false, is_held: true }));
-        self.is_taken = true;
-    }
-
-    /// Keeps what was sent to an endpoint; `is_coded`: stages have changed it on the way.
-    pub(crate) fn keep_sent(&mut self, bytes: Box<[u8]>, is_coded: bool) {
-        self.body = Some(Box::new(KeptBody { bytes: bytes.into(), trailers: None, is_coded, is_held: false }));
-    }
-
-    /// Returns the body for an attempt after one that has taken it from the client's buffer.
-    pub(crate) fn again(&self) -> Option<&KeptBody> {
-        if self.is_taken { self.body.as_deref() } else { None }
-    }
-}
 
 /// Returns the rules for one exchange: the route's, else the cluster's.
 pub(crate) fn policy<'p>(exchange: &Exchange<'p>, local: &'p ClusterLocal) -> &'p Retry {
-    let own = exchange.told.route.and_then(|route| route.route.retry.as_ref());
+    let own = exchange.progress.route.and_then(|route| route.route.retry.as_ref());
     own.unwrap_or(&local.plan.cluster.retry)
 }
 
@@ -82,9 +36,9 @@ impl<'p> Exchange<'p> {
         let policy = policy(self, local);
         if let Some(budget) = policy.budget {
             local.savings.borrow_mut().earn(budget);
-            self.replay.began_ms = millis(self.told.now - self.told.begun);
+            self.replay.began_ms = millis(self.progress.now - self.progress.begun);
         }
-        let hedge = hedge::rules(self, local);
+        let hedge = hedge_rules::rules(self, local);
         let length = match self.request.framing {
             Framing::Length(length) if self.keeps_body(policy, hedge.is_some(), length) => Some(length),
             _ => None,
@@ -103,7 +57,7 @@ impl<'p> Exchange<'p> {
 
     async fn keep_body(&mut self) -> Result<(), Fault> {
         needs::body::hold(self, u64::MAX).await?;
-        self.replay.began_ms = millis(self.told.now - self.told.begun);
+        self.replay.began_ms = millis(self.progress.now - self.progress.begun);
         Ok(())
     }
 
@@ -152,11 +106,11 @@ impl<'p> Exchange<'p> {
         let pause = match fault {
             Fault::RetriedStatus => self.replay.after_status.take(),
             // Half an interim response cannot be taken back.
-            _ if self.told.is_interim_cut || self.told.status != 0 => None,
+            _ if self.progress.is_interim_cut || self.progress.status != 0 => None,
             _ => self.verdict(local, Failure::Fault(fault)),
         };
-        if self.told.retries == 0 {
-            self.replay.began_ms = self.replay.began_ms.saturating_add(millis(self.told.phases.queue));
+        if self.progress.retries == 0 {
+            self.replay.began_ms = self.replay.began_ms.saturating_add(millis(self.progress.phases.queue));
         }
         pause.ok_or(fault)
     }
@@ -164,7 +118,7 @@ impl<'p> Exchange<'p> {
     /// Time since the first attempt began, `waited` being its wait for an endpoint if that is not in `began_ms` yet.
     fn since_first(&self, waited: Duration) -> Duration {
         let before = Duration::from_millis(self.replay.began_ms.into()) + waited;
-        (self.told.now - self.told.begun).saturating_sub(before)
+        (self.progress.now - self.progress.begun).saturating_sub(before)
     }
 
     /// Returns how a further attempt waits for an endpoint: as the first one did, but no longer than a new attempt may begin.
@@ -172,7 +126,7 @@ impl<'p> Exchange<'p> {
         let policy = policy(self, local);
         let left = policy.time_max.map(|max| millis(max.saturating_sub(self.since_first(Duration::ZERO))));
         let last_resort = match policy {
-            policy if is_for_backup(policy, self.told.retries + 1) => LastResort::OnlyBackups,
+            policy if is_for_backup(policy, self.progress.retries + 1) => LastResort::OnlyBackups,
             policy if policy.same_endpoint => LastResort::Repeat,
             _ => LastResort::Backups,
         };
@@ -180,13 +134,13 @@ impl<'p> Exchange<'p> {
     }
 
     fn verdict(&mut self, local: &'p ClusterLocal, failure: Failure) -> Option<Duration> {
-        let attempts = self.told.retries + 1;
-        let subset = self.told.route.map_or(Subset::ALL, |route| local.plan.subset(route, &self.incoming.head));
-        let present = self.told.endpoint.map(|(endpoint, _)| endpoint.state.slot);
+        let attempts = self.progress.retries + 1;
+        let subset = self.progress.route.map_or(Subset::ALL, |route| route.subset(&local.plan, &self.incoming.head));
+        let present = self.progress.endpoint.map(|(endpoint, _)| endpoint.state.slot);
         let is_tried = |slot| present == Some(slot) || self.replay.tried.contains(&slot);
         let pinned = self.session.as_ref().and_then(Session::pinned);
-        let at = self.told.look();
-        let waited = if self.told.retries == 0 { self.told.phases.queue } else { Duration::ZERO };
+        let at = self.progress.look();
+        let waited = if self.progress.retries == 0 { self.progress.phases.queue } else { Duration::ZERO };
         let is_last = is_for_backup(policy(self, local), attempts);
         let (has_untried, has_untried_backup) = {
             let cache = &mut local.cache.borrow_mut();
@@ -223,8 +177,8 @@ impl<'p> Exchange<'p> {
     /// Another attempt is made. Until here, the one that `failed` could have been the last.
     pub(crate) fn begin_retry(&mut self, failed: Fault) {
         self.count_failed(failed);
-        self.told.retries += 1;
-        self.told.received_bytes = 0;
+        self.progress.retries += 1;
+        self.progress.received_bytes = 0;
     }
 
     /// Why it ends when no attempt follows the one that `failed`, if there was one.
@@ -239,7 +193,7 @@ impl<'p> Exchange<'p> {
 
     /// What ends the exchange is counted with its record, this is not.
     fn count_failed(&self, fault: Fault) {
-        if let Some((_, endpoint_local)) = self.told.endpoint {
+        if let Some((_, endpoint_local)) = self.progress.endpoint {
             endpoint_local.series.of(self.worker.index).fault(fault);
         }
     }
@@ -249,7 +203,7 @@ impl<'p> Exchange<'p> {
         // What the watch says when it was this pause that ended.
         const OVER: Fault = Fault::RetriedStatus;
         let connection = &mut *self.connection;
-        connection.watch.set(self.told.now, pause);
+        connection.watch.set(self.progress.now, pause);
         poll_fn(|cx| {
             if connection.io.poll_reset(cx).is_ready() {
                 return Poll::Ready(Err(Fault::ClosedInWait));
@@ -260,7 +214,7 @@ impl<'p> Exchange<'p> {
             })
         })
         .await?;
-        self.told.look();
+        self.progress.look();
         Ok(())
     }
 }

@@ -12,9 +12,9 @@ mod tests {
     use crate::connection::Connection;
     use crate::exchange::{self, Arrived};
     use crate::worker::Worker;
-    use crate::worker_plan::{ListenerNow, WorkerPlan};
+    use crate::worker_plan::{ListenerLocal, WorkerPlan};
 
-    type By = (&'static WorkerPlan, &'static ListenerNow, &'static HttpListener);
+    type By = (&'static WorkerPlan, &'static ListenerLocal, &'static HttpListener);
 
     fn of_run<F>(_: impl FnOnce(&'static Rc<Worker>, &'static mut Connection) -> F) -> usize {
         size_of::<F>()

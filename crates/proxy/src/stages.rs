@@ -12,7 +12,7 @@ use crate::body_steps::BodySteps;
 use crate::exchange::Exchange;
 use crate::grpc::web::{TextDecoder, WebEncoder};
 use crate::relay::Stages;
-use crate::retry::KeptBody;
+use crate::replay::KeptBody;
 
 /// A body that is here whole, as the source of stages: it comes out as they take it.
 struct Made {
@@ -127,7 +127,7 @@ impl Exchange<'_> {
         framing: Framing,
         web: Option<WebForm>,
     ) -> (Option<Box<Stages>>, Framing) {
-        if web.is_none() && !self.told.route.is_some_and(|route| route.chain.has_response_bodies()) {
+        if web.is_none() && !self.progress.route.is_some_and(|route| route.chain.has_response_bodies()) {
             return (None, framing);
         }
         let (stages, behind) = self.begin_response_body((framing, ResponseSource::Endpoint), web);
@@ -140,7 +140,7 @@ impl Exchange<'_> {
     #[inline]
     pub(crate) fn stages_of_answer(&mut self, framing: Framing, body: &[u8]) -> (Option<Box<Stages>>, Framing) {
         let (mut stages, mut behind) = (Vec::new(), framing);
-        if self.told.route.is_some_and(|route| route.chain.has_response_bodies()) {
+        if self.progress.route.is_some_and(|route| route.chain.has_response_bodies()) {
             (stages, behind) = self.begin_response_body((framing, ResponseSource::Local(None)), None);
         }
         if stages.is_empty() && body.len() <= REPLAY_BYTES_MAX {
@@ -161,7 +161,7 @@ impl Exchange<'_> {
             stages.push(Stage::Coder(Box::new(WebEncoder::new(form))));
             extent = Extent::Unknown;
         }
-        let Some(route) = self.told.route else { return (stages, framing) };
+        let Some(route) = self.progress.route else { return (stages, framing) };
         let behind = self.with_response(source, |head, view, turn| {
             let (more, behind) = route.chain.begin_response_body(head, view, extent, turn);
             stages.extend(more);

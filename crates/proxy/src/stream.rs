@@ -23,17 +23,17 @@ use crate::persistence::{keep_session_of_client, seed, session_of_client};
 use crate::random::RequestId;
 use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
 use crate::retry::is_refusal;
+use crate::upstream::UpstreamConnection;
 use crate::upstream::connect::{Target, connect};
 use crate::upstream::opening::Opening;
-use crate::upstream::pool::UpstreamConnection;
 use crate::worker::Worker;
-use crate::worker_plan::{ClusterLocal, ListenerNow, WorkerPlan};
+use crate::worker_plan::{ClusterLocal, ListenerLocal, WorkerPlan};
 
 /// One TCP stream while it lives.
 struct Stream<'p> {
     worker: &'p Worker,
     plan: &'p WorkerPlan,
-    listener: &'p ListenerNow,
+    listener: &'p ListenerLocal,
     connection: &'p mut Connection,
     cluster: Option<&'p Rc<ClusterLocal>>,
     aim: Option<Aim<'p>>,

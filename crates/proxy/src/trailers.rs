@@ -6,14 +6,16 @@ use crate::relay::Pump;
 impl Exchange<'_> {
     /// Keeps from the endpoint what the client must not bring.
     pub(crate) fn thin_request(&self, upload: &mut Pump) {
-        if let Some(withheld) = self.told.route.and_then(|route| self.plan.withheld(route)) {
+        if let Some(withheld) = self.progress.route.and_then(|route| self.plan.withheld(route)) {
             upload.withhold(withheld.clone());
         }
     }
 
     /// Keeps from the client what the endpoint must not bring.
     pub(crate) fn thin_response(&self, download: &mut Pump) {
-        let Some(route) = self.told.route.filter(|route| !route.chain.guarded_response().is_empty()) else { return };
+        let Some(route) = self.progress.route.filter(|route| !route.chain.guarded_response().is_empty()) else {
+            return;
+        };
         let Some(response) = &self.response else { return };
         let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
         let request = (&self.incoming.head, facts.caller());

@@ -16,8 +16,8 @@ impl Exchange<'_> {
     pub(crate) fn witness_head(&mut self) {
         let Some(seen) = self.seen() else { return };
         let is_good = seen.is_good();
-        if let Some(cluster) = self.told.cluster.filter(|_| is_good) {
-            cluster.plan.tell_limit(self.told.phases.first_byte, self.told.now);
+        if let Some(cluster) = self.progress.cluster.filter(|_| is_good) {
+            cluster.plan.tell_limit(self.progress.phases.first_byte, self.progress.now);
         }
         if self.pass.is_some() {
             self.tell_circuit(is_good);
@@ -38,7 +38,7 @@ impl Exchange<'_> {
     fn seen(&self) -> Option<Seen> {
         let status = self.answered_status();
         let is_of_client = status == LATE && self.is_over_for_client();
-        (!is_of_client).then_some(Seen::Answered { status, latency: self.told.phases.first_byte })
+        (!is_of_client).then_some(Seen::Answered { status, latency: self.progress.phases.first_byte })
     }
 
     /// The attempt ended by a fault, which may or may not be the endpoint's doing.
@@ -51,52 +51,52 @@ impl Exchange<'_> {
         }
     }
 
-    /// The time for the whole exchange ended while the endpoint kept it waiting. It may be that nobody could have been quick
-    /// enough, so its health does not suffer; but a cluster that hangs needs a rest. Where it was the client who gave it no more time,
-    /// nothing is told: otherwise any client could have the circuit open for all.
+    /// The time for the whole exchange ended while it waited for the endpoint. Perhaps no endpoint could have been quick enough, so its
+    /// health does not suffer; but the circuit counts it, since a cluster that hangs needs a rest. If the client gave too little time,
+    /// nothing is reported: otherwise any client could open the circuit for all.
     #[cold]
     pub(crate) fn witness_lateness(&mut self) {
-        self.told.look();
+        self.progress.look();
         if !self.is_bounded_by_client() {
             self.tell_circuit(false);
         }
     }
 
-    /// The attempt failed by what another exchange has told of already: one event is one failure of the endpoint, however many it
-    /// keeps waiting.
+    /// The attempt failed by an event that another exchange has reported: it is one failure of the endpoint, however many exchanges wait
+    /// for it.
     #[cold]
     pub(crate) fn witness_known(&mut self) {
-        if !std::mem::replace(&mut self.told.is_witnessed, true) {
+        if !std::mem::replace(&mut self.progress.is_witnessed, true) {
             self.tell_circuit(false);
         }
     }
 
     #[inline]
     fn witness(&mut self, seen: Seen) {
-        if std::mem::replace(&mut self.told.is_witnessed, true) {
+        if std::mem::replace(&mut self.progress.is_witnessed, true) {
             return;
         }
         if !seen.is_good() {
             // Nobody may have looked since the request was sent, and what begins now lasts for a time.
-            self.told.look();
+            self.progress.look();
         }
-        if let (Some(cluster), Some((endpoint, _))) = (self.told.cluster, self.told.endpoint) {
-            cluster.plan.witness(&endpoint.state, seen, self.told.now);
+        if let (Some(cluster), Some((endpoint, _))) = (self.progress.cluster, self.progress.endpoint) {
+            cluster.plan.witness(&endpoint.state, seen, self.progress.now);
             self.tell_circuit(seen.is_good());
         }
     }
 
     #[inline]
     fn tell_circuit(&mut self, is_good: bool) {
-        if let Some(cluster) = self.told.cluster {
-            cluster.plan.tell_circuit(&mut self.pass, is_good, self.told.now);
+        if let Some(cluster) = self.progress.cluster {
+            cluster.plan.tell_circuit(&mut self.pass, is_good, self.progress.now);
         }
     }
 
     /// Returns whether others wait for a place in its cluster.
     #[inline]
     pub(crate) fn is_place_awaited(&self) -> bool {
-        self.told.cluster.is_some_and(|local| local.plan.state.waiting() > 0)
+        self.progress.cluster.is_some_and(|local| local.plan.state.waiting() > 0)
     }
 
     /// Gives back what is held of the endpoint: its part is done, or the attempt is over.

@@ -1,10 +1,10 @@
-//! A plan as one worker holds it: beside each object of the plan, what is the worker's own (idle connections, counters,
-//! the balancer's cache, TLS).
+//! A plan as one worker holds it: beside each object of the plan, the worker's own part (idle connections, counters, the balancer's cache,
+//! TLS).
 //!
-//! What stays the same from one plan to the next stays the same here, by `Rc`: pools and caches live through a change.
+//! An object that stays equal from one plan to the next keeps its part, by `Rc`: pools and caches live through a change.
 //!
-//! Of tens of thousands of clusters a worker may never see a request for most: what it has for a cluster or an endpoint is made
-//! when something first goes there. Until then both cost it a pointer, and a change of the plan another.
+//! With tens of thousands of clusters, most may never get a request from a worker. Its part of a cluster or an endpoint is created at
+//! first use. Until then each costs a pointer, and a change of the plan another.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashSet;
@@ -24,14 +24,14 @@ use telemetry::{ClusterSeries, EndpointSeries, ListenerSeries, RouteSeries, Tele
 
 use crate::lazy_table::LazyTable;
 use crate::registry::Registration;
-use crate::tls::{ListenerTls, TlsMaterial, UpstreamTlsNow};
+use crate::tls::{ClusterTls, ListenerTls, TlsMaterial};
 use crate::upstream::pool::Pool;
 
 /// See the module.
 pub(crate) struct WorkerPlan {
     pub plan: Arc<Plan>,
     /// In the plan's order.
-    pub listeners: Vec<ListenerNow>,
+    pub listeners: Vec<ListenerLocal>,
     /// By [`plan::RoutePlan::index`]; made at first use.
     routes: ByIndex<Arc<RouteSeries>>,
     /// The fields that carry verified identities, of all listeners: none of them is taken from a client by any.
@@ -48,7 +48,7 @@ pub(crate) struct WorkerPlan {
     endpoints: LazyTable<Rc<EndpointLocal>>,
     tls: Arc<TlsMaterial>,
     telemetry: Arc<Telemetry>,
-    /// The plan of this worker that is in force by now, which is another once this one is over, or is only tried.
+    /// The worker's active plan by now: another one, if this is over or on trial.
     in_force: Rc<RefCell<Weak<WorkerPlan>>>,
     /// Another has taken its place, though exchanges may still follow it.
     is_over: Cell<bool>,
@@ -71,7 +71,7 @@ impl Withheld {
 }
 
 /// A listener.
-pub(crate) struct ListenerNow {
+pub(crate) struct ListenerLocal {
     pub plan: Arc<ListenerPlan>,
     pub series: Arc<ListenerSeries>,
     pub counts: Rc<ListenerCounts>,
@@ -79,18 +79,18 @@ pub(crate) struct ListenerNow {
     pub request_id: Option<FieldName>,
     /// Carries the verified client's subject to endpoints.
     pub identity: Option<FieldName>,
-    /// Tells clients that speak another version of HTTP/3.
+    /// Announces HTTP/3 to clients of other versions.
     pub alternative: Option<Alternative>,
 }
 
-/// What a connection that ends tells of its listener. It holds nothing else of a plan that may be long over, and of this it
-/// shares with no other worker how many hold it.
+/// The counters of a listener that a connection updates at its end. It holds nothing else of a plan that may be long over; only
+/// connections of this worker share it.
 pub(crate) struct ListenerCounts {
     pub state: Arc<ListenerState>,
     pub series: Arc<ListenerSeries>,
 }
 
-/// What clients are told of HTTP/3 (RFC 7838 section 3).
+/// The announcement of HTTP/3 to clients (RFC 7838 section 3).
 pub(crate) struct Alternative {
     pub name: FieldName,
     max_age: Duration,
@@ -121,7 +121,7 @@ pub(crate) struct ClusterLocal {
     pub savings: RefCell<Savings>,
     /// For requests that may be at two endpoints.
     pub hedging: RefCell<Hedging>,
-    pub tls: Option<Arc<UpstreamTlsNow>>,
+    pub tls: Option<Arc<ClusterTls>>,
 }
 
 /// An endpoint.
@@ -129,17 +129,17 @@ pub(crate) struct EndpointLocal {
     pub state: Arc<EndpointState>,
     pub series: Arc<EndpointSeries>,
     pub pool: Pool,
-    tls: Option<Arc<UpstreamTlsNow>>,
+    tls: Option<Arc<ClusterTls>>,
 }
 
 impl EndpointLocal {
     /// Whether connections would be made and kept in the same way by another plan of its cluster.
-    fn suits(&self, cluster: &ClusterPlan, tls: Option<&Arc<UpstreamTlsNow>>) -> bool {
+    fn suits(&self, cluster: &ClusterPlan, tls: Option<&Arc<ClusterTls>>) -> bool {
         same(self.tls.as_ref(), tls) && self.pool.suits(&cluster.cluster)
     }
 }
 
-impl ListenerNow {
+impl ListenerLocal {
     /// Its settings, if it speaks HTTP.
     pub(crate) fn http(&self) -> Option<&HttpListener> {
         self.plan.listener.protocol.http()
@@ -171,15 +171,15 @@ impl WorkerPlan {
         telemetry: Arc<Telemetry>,
         in_force: Rc<RefCell<Weak<WorkerPlan>>>,
     ) -> Self {
-        let now = |listener| listener_now(listener, &tls, &telemetry);
-        let listeners: Vec<_> = plan.listeners.iter().map(now).collect();
+        let local = |listener| listener_local(listener, &tls, &telemetry);
+        let listeners: Vec<_> = plan.listeners.iter().map(local).collect();
         let identities = listeners.iter().filter_map(|listener| Some(listener.identity.as_ref()?.as_str().to_owned()));
         let identities: Vec<String> = identities.collect();
         // The usual name of a request's id is nothing that any trailer may have.
         let ids = listeners.iter().filter_map(|listener| listener.request_id.as_ref());
         let ids = ids.filter(|name| name.known() == Known::Other);
         let named = listeners.iter().filter_map(|listener| listener.identity.as_ref());
-        let sources = listeners.iter().filter_map(ListenerNow::http);
+        let sources = listeners.iter().filter_map(ListenerLocal::http);
         let sources = sources.flat_map(|http| &http.forwarding.client_address).map(|rule| &rule.header);
         let own_fields = named.chain(ids).chain(sources).cloned().collect();
         let (routes, count) = (by_index(plan.routes.len()), plan.routes.len());
@@ -208,7 +208,7 @@ impl WorkerPlan {
         *self.in_force.borrow_mut() = Rc::downgrade(self);
     }
 
-    /// The plan in force, if it is another.
+    /// Returns the active plan, if it is another.
     fn other_in_force(&self) -> Option<Rc<Self>> {
         self.in_force.borrow().upgrade().filter(|plan| !std::ptr::eq(&**plan, self))
     }
@@ -307,7 +307,7 @@ impl WorkerPlan {
     }
 
     /// The HTTP listener that a connection came by, if it is still there and still speaks HTTP.
-    pub(crate) fn http_listener(&self, registration: &Registration) -> Option<(&ListenerNow, &HttpListener)> {
+    pub(crate) fn http_listener(&self, registration: &Registration) -> Option<(&ListenerLocal, &HttpListener)> {
         let listener = self.listeners.get(registration.handle.index.get())?;
         Some((listener, listener.http()?))
     }
@@ -384,12 +384,12 @@ impl WorkerPlan {
     }
 }
 
-fn listener_now(listener: &Arc<ListenerPlan>, tls: &TlsMaterial, telemetry: &Telemetry) -> ListenerNow {
+fn listener_local(listener: &Arc<ListenerPlan>, tls: &TlsMaterial, telemetry: &Telemetry) -> ListenerLocal {
     let header = |name: &Option<String>| name.as_deref().and_then(|name| FieldName::new(name).ok());
     let tls = tls.listener(&listener.listener.name);
     let http = listener.listener.protocol.http();
     let series = telemetry.listener(&listener.listener.name);
-    ListenerNow {
+    ListenerLocal {
         plan: listener.clone(),
         counts: Rc::new(ListenerCounts { state: listener.state.clone(), series: series.clone() }),
         series,

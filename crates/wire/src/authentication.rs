@@ -18,21 +18,21 @@ static NAMES: LazyLock<Names> = LazyLock::new(|| {
     Names { www_authenticate: name("www-authenticate"), proxy_authenticate: name("proxy-authenticate") }
 });
 
-/// Whose a connection to an endpoint is, as far as its endpoint may see who has authenticated on it.
+/// Which clients may use a connection to an endpoint, where the endpoint may authenticate the connection itself (NTLM, Negotiate).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bond {
     /// It serves all clients.
     #[default]
     None,
-    /// It is one client's from now on.
+    /// The endpoint has authenticated one client on it: it serves that client only.
     Client,
-    /// A client has brought such an authentication without being asked, and its request has failed. Whether the endpoint knows that
-    /// authentication at all cannot be told, so the connection may not serve others, and keeping it for this client is no help.
+    /// A client has sent such credentials without being asked, and its request has failed. Whether the endpoint supports the scheme is
+    /// unknown. So the connection must not serve other clients, and keeping it for this one is no use.
     Doubtful,
 }
 
-/// Whose the connection is on which this response came: one client's if the endpoint asks for such an authentication, or if the
-/// `request` fields, as they were sent to it, bring one and it is well received.
+/// Returns which clients may use the connection after this response: one client if the endpoint asks for such an authentication, or if the
+/// `request` fields, as sent to it, have credentials that it accepted.
 pub fn bond_of(request: &Fields, response: &ResponseHead) -> Bond {
     let names = &*NAMES;
     let asked = match response.status {
@@ -51,7 +51,7 @@ pub fn bond_of(request: &Fields, response: &ResponseHead) -> Bond {
     }
 }
 
-/// Whether a request brings such an authentication.
+/// Returns whether a request has such credentials.
 pub fn is_brought(request: &Fields) -> bool {
     // In one walk: every exchange takes it.
     let brings = |name: &[u8]| match name.len() {

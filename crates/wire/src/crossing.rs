@@ -179,7 +179,7 @@ fn settle_host(head: &mut RequestHead, has_authority: bool) -> Result<(), Fault>
     Ok(())
 }
 
-/// RFC 9113 section 8.2.3: crumbs of a cookie are one field to whoever does not speak HTTP/2.
+/// RFC 9113 section 8.2.3: the pieces of a cookie become one field for HTTP/1.1.
 fn join_cookies(fields: &mut Fields) {
     if fields.all_known(Known::Cookie).nth(1).is_some() {
         let crumbs: Vec<_> = fields.all_known(Known::Cookie).filter(|crumb| !crumb.is_empty()).collect();

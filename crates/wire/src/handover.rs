@@ -25,7 +25,7 @@ pub const MESSAGE_HEAD_BYTES_MAX: usize = 64;
 pub enum Kind {
     /// From the old process: its sockets, and what the new one needs to make ready.
     Offer = 1,
-    /// From the new one: it could take over, and which sockets it wants; or it has taken in a first part of what it was told.
+    /// From the new process: it is ready, and lists the sockets that it wants; or it has taken over the first part of the state.
     Prepared = 2,
     /// From the old one: its runtime state, in two parts if the new one takes that.
     State = 3,
@@ -86,7 +86,7 @@ pub struct Envelope {
     pub to: Option<IpAddr>,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Says {
     /// A datagram for the process before.

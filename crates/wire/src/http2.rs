@@ -1,8 +1,8 @@
 //! HTTP/2 (RFC 9113) as bytes.
 //!
 //! ```text
-//! bytes of a client    → connection::Connection<Answering> → requests, data, ends; what is to be said to it → bytes
-//! bytes of an endpoint → connection::Connection<Asking> → responses, data, ends; what is to be said to it → bytes
+//! bytes of a client    → connection::Connection<Downstream> → requests, data, ends; what is to be said to it → bytes
+//! bytes of an endpoint → connection::Connection<Upstream> → responses, data, ends; what is to be said to it → bytes
 //! ```
 //!
 //! [`connection`] is the whole of it, over [`frame`] and [`hpack`]. Here stands how a connection begins, and how much

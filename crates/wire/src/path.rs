@@ -116,7 +116,7 @@ mod tests {
     fn what_endpoints_read_in_several_ways_is_refused() {
         let broken = ["/a%00", "/%", "/a%4", "/%zz", "/%%36%31"];
         let dots = ["/..;/admin", "/.;a", "/x/..;a=b/y", "/%2e%2e;/a", "/..%3b/a"];
-        // Whoever takes parameters off sees an empty segment, and then none.
+        // An endpoint that strips parameters sees an empty segment, and then none.
         let nameless = ["/;/admin", "/;x=1/admin", "/a/;/../admin", "/a//;/b", "/%3B/admin", "/;/", "/%2e/;/admin"];
         for path in broken.into_iter().chain(dots).chain(nameless) {
             for rules in [&STRICT, &LOOSE, &DECODING] {

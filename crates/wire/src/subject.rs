@@ -1,6 +1,6 @@
-//! Whose a certificate is, in one line (RFC 4514): no value can look like another part of the name.
+//! The subject of a certificate in one line (RFC 4514): no value can look like another part of the name.
 //!
-//! All of it is ASCII, for whoever reads a header field: what is not is escaped byte by byte, as OpenSSL does.
+//! All of it is ASCII, so that it fits a header field: other bytes are escaped one by one, as OpenSSL does.
 
 // Universal tags of DER (X.690 section 8).
 const OBJECT_ID: u8 = 0x06;
@@ -54,8 +54,8 @@ struct Element<'a> {
     whole: &'a [u8],
 }
 
-/// The subject of a certificate in DER, such as `CN=ann,OU=Admins,O=Acme`: what stands last in the certificate comes first. `None`:
-/// it is no certificate. A subject that cannot be read as a name is told byte by byte, after `#`.
+/// The subject of a certificate in DER, such as `CN=ann,OU=Admins,O=Acme`: the last part in the certificate comes first. Returns `None` if
+/// it is not a certificate. A subject that cannot be read as a name is shown as hexadecimal bytes, after `#`.
 pub fn subject(certificate: &[u8]) -> Option<String> {
     let name = name(certificate)?;
     let mut line = String::new();

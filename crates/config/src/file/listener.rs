@@ -8,7 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 
 use super::defaults::{is_taken, taken};
-use super::{AcceptProxy, ListenerSocket};
+use super::listener_tls::handshake;
+use super::{AcceptProxy, ListenerSocket, Tls};
 use crate::units::{Size, Time};
 
 /// Where to listen: an address with a port, or a Unix socket. A port alone is kept as `0.0.0.0:PORT`.
@@ -229,48 +230,6 @@ pub enum HttpVersion {
     H3,
 }
 
-/// TLS towards clients.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Tls {
-    /// Certificates. The one that matches the requested server name (SNI) is used; the first one if none matches.
-    #[schemars(length(min = 1))]
-    pub certificates: Vec<Certificate>,
-    /// Oldest accepted version of TLS.
-    #[serde(default)]
-    pub version_min: TlsVersion,
-    /// Time-out of a handshake.
-    #[serde(default = "handshake")]
-    pub handshake_timeout: Time,
-    /// Client certificates (mTLS).
-    #[serde(default)]
-    pub client: ClientAuth,
-}
-
-/// A certificate with its key. Paths are relative to the file that names them.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Certificate {
-    /// Certificate chain, a PEM file: the certificate first, then its intermediates.
-    #[schemars(extend("format" = super::PATH_FORMAT))]
-    pub chain: String,
-    /// Private key, a PEM file, without a passphrase.
-    #[schemars(extend("format" = super::PATH_FORMAT))]
-    pub key: String,
-}
-
-/// A version of TLS.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub enum TlsVersion {
-    /// TLS 1.2.
-    #[default]
-    #[serde(rename = "1.2")]
-    Tls12,
-    /// TLS 1.3.
-    #[serde(rename = "1.3")]
-    Tls13,
-}
-
 /// HTTP/3 towards clients.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -298,36 +257,6 @@ impl Default for Http3 {
             unproven_max: limits::HTTP3_UNPROVEN_MAX,
         }
     }
-}
-
-/// Client certificates (mTLS).
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ClientAuth {
-    /// Whether client certificates are requested.
-    #[serde(default)]
-    pub mode: ClientAuthMode,
-    /// CA certificates that clients are verified with, a PEM file. Required unless `mode` is `off`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("format" = super::PATH_FORMAT))]
-    pub authorities: Option<String>,
-    /// Request field with the subject of the verified certificate for endpoints, in the form of RFC 4514, such as
-    /// `CN=ann,O=Acme`. Fields of this name that clients send are removed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub identity_header: Option<String>,
-}
-
-/// Whether client certificates are requested.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ClientAuthMode {
-    /// None is requested.
-    #[default]
-    Off,
-    /// A certificate is optional; if one is sent, it is verified.
-    Optional,
-    /// A certificate is required.
-    Required,
 }
 
 /// Time-outs of the clients of an HTTP listener.
@@ -487,10 +416,6 @@ fn head_bytes_max() -> Size {
 
 fn fields_max() -> usize {
     limits::FIELDS_MAX
-}
-
-fn handshake() -> Time {
-    Time(limits::HANDSHAKE)
 }
 
 /// Keys of a listener that mean nothing unless it speaks HTTP.

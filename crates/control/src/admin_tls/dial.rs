@@ -9,8 +9,8 @@ use rustls::{CertificateError, ClientConnection, StreamOwned};
 use super::HTTP1;
 use crate::probes::tls;
 
-/// Shakes hands over a connection, whose time-outs are the caller's. `authority` is `host:port`; the certificate that is shown has
-/// to be for the host.
+/// Performs the TLS handshake over a connection. The caller sets its time-outs. `authority` is `host:port`; the certificate must be valid
+/// for the host.
 ///
 /// # Errors
 /// A file is of no use, or one side does not take what the other shows. That a client's certificate is refused is told only when
@@ -30,26 +30,26 @@ pub fn dial(
     Ok(StreamOwned::new(connection, stream))
 }
 
-/// Why a program is not believed to be the one that it was taken for.
+/// Why a certificate is not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distrust {
-    /// Nobody who is trusted vouches for its certificate.
+pub enum UntrustedCertificate {
+    /// No trusted CA issued it.
     Issuer,
-    /// The certificate is for another name, or its time is over, or whatever the error says.
+    /// It is for another name, has expired, or has the fault that the error names.
     Certificate,
 }
 
-/// Whether it was its certificate because of which the other side was not asked.
-pub fn distrust(error: &io::Error) -> Option<Distrust> {
+/// Returns why the peer's certificate was rejected, if that is what the error says.
+pub fn untrusted_certificate(error: &io::Error) -> Option<UntrustedCertificate> {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner? {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(Distrust::Issuer),
-        rustls::Error::InvalidCertificate(_) => Some(Distrust::Certificate),
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(UntrustedCertificate::Issuer),
+        rustls::Error::InvalidCertificate(_) => Some(UntrustedCertificate::Certificate),
         _ => None,
     }
 }
 
-/// Whether the other side has ended a connection by an alert: what was sent there was not looked at.
+/// Returns whether the peer ended the connection with a TLS alert, so that it has not read what was sent.
 pub fn is_refusal(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(inner, Some(rustls::Error::AlertReceived(_)))

@@ -1,4 +1,4 @@
-//! A connection whose handshake goes on while it is read, so that whoever accepts connections waits for none.
+//! A connection that performs its handshake when it is first read, so that the accept loop does not wait for handshakes.
 //!
 //! ```text
 //!  Shaking ──▶ Open
@@ -75,7 +75,7 @@ impl Encrypted {
         }
     }
 
-    /// Who came only to look whether somebody listens is not told of.
+    /// A connection that only checks whether the port is open is not logged.
     fn tell(&self, why: &io::Error) {
         if why.kind() == io::ErrorKind::InvalidData {
             let peer = self.peer.map_or_else(|| "?".to_owned(), |peer| peer.to_string());

@@ -1,4 +1,4 @@
-//! What of a provider is in force.
+//! The accepted state of a provider.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

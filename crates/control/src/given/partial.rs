@@ -8,7 +8,7 @@ use super::accepted::Accepted;
 use super::blame::{Blame, Needed};
 use super::state::Text;
 
-/// A provider as it is tried now, and as it is in force.
+/// The state of a provider that is tried, and its active one.
 pub(super) struct Partial<'a> {
     provider: &'a str,
     now: &'a Accepted,

@@ -37,14 +37,14 @@ const ROUNDS_MAX: usize = 8;
 /// Rounds of rule 6 after that: without what is new, and with all that was taken away.
 const LAST_ROUNDS: usize = 2;
 
-/// What may be to blame beside the one provider of which something is tried.
+/// What may be to blame beside the one provider that is tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Beside {
     /// Nothing that is new.
     Nothing,
     /// Other providers.
     Others,
-    /// Files that are read again. They push nothing out that is in force.
+    /// Files that are read again. They do not displace an active text.
     NewFiles,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Beside {
 pub(crate) struct Attempt<'a> {
     /// The providers that want something.
     pub(crate) of: &'a [&'a str],
-    /// What is in force.
+    /// The active state.
     pub(crate) before: &'a Given,
     /// What else may be to blame.
     pub(crate) beside: Beside,

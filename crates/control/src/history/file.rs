@@ -1,7 +1,7 @@
-//! The history in a file, so that generations from before a start can be looked at and gone back to.
+//! The history on disk, so that generations from before a restart can be shown and restored.
 //!
-//! It is worth less than what is desired: one that cannot be read hinders nothing, and one that cannot be written loses the last
-//! generations and nothing else.
+//! It is less important than the configuration: a history that cannot be read delays nothing, and one that cannot be written loses only
+//! its last generations.
 
 use std::fs;
 use std::io::{self, Read};
@@ -29,10 +29,10 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Differences of one generation in it.
 const DIFFERENCES_MAX: usize = 50;
 
-/// Texts as they were written last, and what they are of: to make one anew takes its time.
+/// The texts as last written, with their objects: rendering them again is slow.
 pub(super) type Known = Vec<(Whole, Arc<str>)>;
 
-/// What is kept in a folder, oldest first. What cannot be read is put aside, and told of.
+/// Reads the history of a folder, oldest first. A file that cannot be read is put aside and reported.
 pub(crate) fn take_up(folder: &Path) -> Vec<Entry> {
     let why = match read(folder) {
         Ok(entries) => return entries,

@@ -33,7 +33,7 @@ struct Shared {
 struct State {
     next: Option<Work>,
     is_writing: bool,
-    /// Somebody waits: it does not rest.
+    /// A caller waits for the flush: no pause.
     hurries: bool,
     is_over: bool,
 }

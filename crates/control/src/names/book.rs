@@ -17,7 +17,7 @@ const PAUSE_FACTOR: u32 = 4;
 /// The longest pause behind a publication.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// By names of endpoints, the addresses that they have in force: one, unless clusters differ.
+/// By host name, its active addresses: one, unless clusters differ.
 pub(crate) type Present = HashMap<Name, HashSet<SocketAddr>>;
 
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ struct Pages {
     failed: u64,
     /// Endpoints that keep an address that their names have no longer, and whether that was logged.
     left: HashMap<Left, bool>,
-    /// When something is to be put into force.
+    /// When the next change of addresses is due.
     due: Option<Instant>,
     /// No sooner than this.
     not_before: Option<Instant>,
@@ -49,26 +49,26 @@ impl Book {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes which names are in force, with their addresses. `false`: they are as they were.
+    /// Notes the active names with their addresses. Returns `false` if nothing changed.
     pub(super) fn set_present(&self, present: Present) -> bool {
         let mut pages = self.lock();
         if pages.present == present {
             return false;
         }
         let Pages { present: before, answers, failing, .. } = &mut *pages;
-        // What was found before an address came into force may be older than it.
+        // An answer from before an address became active may be older than it.
         answers.retain(|name, _| present.get(name).is_some_and(|now| before.get(name) == Some(now)));
         failing.retain(|name| present.contains_key(name));
         pages.present = present;
         true
     }
 
-    /// The addresses that a name has in force.
+    /// Returns the active addresses of a name.
     pub(super) fn present(&self, name: &Name) -> HashSet<SocketAddr> {
         self.lock().present.get(name).cloned().unwrap_or_default()
     }
 
-    /// Takes an answer. If an address in force is not among it, that is due.
+    /// Takes an answer. If an active address is missing from it, a change is due.
     pub(super) fn found(&self, name: &Name, addresses: Vec<SocketAddr>) {
         let mut pages = self.lock();
         let Some(present) = pages.present.get(name) else { return };
@@ -101,7 +101,7 @@ impl Book {
         }
     }
 
-    /// What was found, to be put into force now. From then on only new answers are due.
+    /// Returns the answers to apply now. From then on only new answers make a change due.
     pub(crate) fn take(&self) -> HashMap<Name, Vec<SocketAddr>> {
         let mut pages = self.lock();
         pages.due = None;
@@ -140,7 +140,7 @@ impl Book {
 pub struct Inbox(pub(super) Arc<Book>);
 
 impl Inbox {
-    /// Waits until something is to be put into force. May be cancelled.
+    /// Waits until a change is due. Cancel safe.
     pub async fn next(&self) {
         loop {
             let changed = self.0.changed.notified();

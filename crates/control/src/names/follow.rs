@@ -1,4 +1,4 @@
-//! The thread that looks names up: a task for each, as long as a configuration in force has it.
+//! The thread that resolves host names: one task for each name of the active configuration.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +17,7 @@ use super::look_up::{Host, look_up_again};
 use crate::providers::backoff::{backoff, chance};
 use crate::providers::dns::Answers;
 
-/// Names that come into force were looked up just before. Within this time they are asked for how long that holds.
+/// Names of a new configuration were resolved just before it became active. Within this time they are asked again for their TTL.
 const FIRST_WITHIN: Duration = Duration::from_secs(1);
 
 /// What the thread is to do.

@@ -9,13 +9,13 @@ use std::time::Duration;
 use model::provider::NameLookup;
 use tokio::sync::Semaphore;
 
-use crate::providers::dns::{Answers, Asker, addresses};
+use crate::providers::dns::{Answers, DnsClient, addresses};
 
 /// Time for the system to find a name, beyond that for the answer of a resolver.
 const SYSTEM_GRACE: Duration = Duration::from_secs(5);
 
-/// The addresses of a name, and how long they hold.
-pub(super) type Lives = (Vec<SocketAddr>, Duration);
+/// The addresses of a name, and their TTL.
+pub(super) type Resolved = (Vec<SocketAddr>, Duration);
 
 /// A host name of endpoints with its port.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ pub(super) async fn look_up_again(
     (lookup, threads): (&NameLookup, &Arc<Semaphore>),
     answers: &mut Answers,
     present: &HashSet<SocketAddr>,
-) -> Result<Lives, String> {
+) -> Result<Resolved, String> {
     let told = by_dns(host, lookup, answers).await;
     let stays = told.as_ref().is_ok_and(|(found, _)| present.iter().all(|address| found.contains(address)));
     if stays || !lookup.dns.resolvers.is_empty() {
@@ -71,9 +71,9 @@ pub(super) async fn look_up_again(
 }
 
 /// Asks resolvers for addresses of both families.
-async fn by_dns(host: &Host, lookup: &NameLookup, answers: &mut Answers) -> Result<Lives, String> {
-    let asker = Asker::of(&lookup.dns);
-    let lives = addresses(&asker, (&host.name, &lookup.dns), answers).await?;
+async fn by_dns(host: &Host, lookup: &NameLookup, answers: &mut Answers) -> Result<Resolved, String> {
+    let client = DnsClient::of(&lookup.dns);
+    let lives = addresses(&client, (&host.name, &lookup.dns), answers).await?;
     if let Some(lack) = lives.lack {
         return Err(lack.as_str().to_owned());
     }
@@ -87,7 +87,7 @@ async fn by_system(host: Host, threads: &Arc<Semaphore>, patience: Duration) -> 
     let work = async {
         let turn = Arc::clone(threads).acquire_owned().await.map_err(|error| error.to_string())?;
         let asked = tokio::task::spawn_blocking(move || {
-            // Held as long as the thread is, also when nobody waits for it any more.
+            // Held as long as the thread runs, even after the caller has stopped waiting.
             let _turn = turn;
             (host.name.as_str(), host.port).to_socket_addrs().map(Iterator::collect::<Vec<_>>)
         });

@@ -42,9 +42,9 @@ struct Laid {
 }
 
 impl Moved {
-    /// Returns what follows from answers for the endpoints in force, or `None` if nothing moves; and the endpoints whose names have other
-    /// addresses, all of which others have. An address stays as long as its name has it; else the least of the others comes that no
-    /// endpoint of the cluster has, or that one leaves.
+    /// Returns the new addresses of active endpoints, or `None` if nothing changes; and the endpoints whose names resolve only to
+    /// addresses that other endpoints have. An address stays as long as its name resolves to it. Otherwise the lowest address follows that
+    /// no endpoint of the cluster has, or that one gives up.
     pub(crate) fn after(
         &self,
         in_force: &Snapshot,

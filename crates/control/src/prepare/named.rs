@@ -12,7 +12,7 @@ use crate::overrides::Desired;
 pub struct Moves(Vec<Move>);
 
 impl Moves {
-    /// Writes them to the log, once they are in force.
+    /// Logs them once they are active.
     pub fn tell(&self) {
         for Move { cluster, endpoint, from, to } in &self.0 {
             let pairs: telemetry::log::Pairs<'_> =

@@ -1,4 +1,4 @@
-//! What providers want, tried beside all else: what fits comes into force, what does not is refused by itself.
+//! Tries the states that providers want: a part that fits is accepted, any other is refused by itself.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::names::Names;
 use crate::overrides::Desired;
 use crate::providers::Inbox;
 
-/// What a provider wants that is not in force.
+/// A state that a provider wants and that is not accepted yet.
 pub type Wanted = (String, Arc<State>);
 
-/// What came of trying what providers want.
-pub struct Fitted {
+/// The outcome of trying what providers want.
+pub struct ProviderOutcome {
     /// With all that fits. `None`: nothing new does.
     pub candidate: Option<Candidate>,
     /// What makes the generation.
@@ -31,7 +31,7 @@ pub struct Fitted {
 
 impl Preparation {
     /// Tries what providers want; changes nothing.
-    pub fn prepare_provided(&self) -> Fitted {
+    pub fn prepare_provided(&self) -> ProviderOutcome {
         // While something is tried, whole objects wait.
         let is_again = self.tried.is_none() && self.inbox.take_again();
         let wanted = self.inbox.take_unsettled(self.tried.is_some());
@@ -43,7 +43,7 @@ impl Preparation {
 
     /// The same with this alone. While something is tried, that gets other endpoints too, and whole objects wait: it would be compared
     /// with something else than it was begun beside.
-    pub fn prepare_wanted(&self, mut wanted: Vec<Wanted>) -> Fitted {
+    pub fn prepare_wanted(&self, mut wanted: Vec<Wanted>) -> ProviderOutcome {
         let given = &self.desired.given;
         if self.tried.is_some() {
             wanted.retain(|(name, state)| given.has_texts(name, state));
@@ -54,26 +54,27 @@ impl Preparation {
         }
     }
 
-    fn prepare_with(&self, wanted: Vec<Wanted>, with: With) -> Fitted {
-        let mut fitted = Fitted { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
-        let Some((loaded, _)) = self.running.as_ref().filter(|_| !wanted.is_empty()) else { return fitted };
+    fn prepare_with(&self, wanted: Vec<Wanted>, with: With) -> ProviderOutcome {
+        let mut outcome =
+            ProviderOutcome { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
+        let Some((loaded, _)) = self.running.as_ref().filter(|_| !wanted.is_empty()) else { return outcome };
         let names = Names::of_a_change();
         let generation = self.tried.as_ref().map_or(self.generation, |tried| tried.plan.generation + 1);
         let next = || Next { generation, ..self.next() };
-        self.fit(&mut fitted, wanted, with, |desired| match desired.given.has_texts_of(&self.desired.given) {
+        self.fit(&mut outcome, wanted, with, |desired| match desired.given.has_texts_of(&self.desired.given) {
             true => load::prepare_wishes(loaded, desired, next()),
             false => load::prepare_provided(loaded, desired, next(), &names),
         });
         // What lacks something may lack it still.
-        fitted.candidate.take_if(|candidate| !candidate.desired.given.has_news_beside(&self.desired.given));
-        if let (Some(candidate), Some(tried)) = (&mut fitted.candidate, &self.tried) {
+        outcome.candidate.take_if(|candidate| !candidate.desired.given.has_news_beside(&self.desired.given));
+        if let (Some(candidate), Some(tried)) = (&mut outcome.candidate, &self.tried) {
             let anew = tried.anew(candidate, self.inspect);
             candidate.tried = Some(anew.map(Box::new).map_err(|why| why.to_string()));
         }
-        if fitted.candidate.as_ref().is_some_and(|candidate| Arc::ptr_eq(&candidate.loaded, loaded)) {
-            fitted.origin = Origin::ProviderEndpoints;
+        if outcome.candidate.as_ref().is_some_and(|candidate| Arc::ptr_eq(&candidate.loaded, loaded)) {
+            outcome.origin = Origin::ProviderEndpoints;
         }
-        fitted
+        outcome
     }
 
     /// Reads the files anew, with all that providers want, as far as it fits, if that is to come in.
@@ -83,25 +84,26 @@ impl Preparation {
             true => with_lacking(self.inbox.unsettled(), &self.desired.given),
             false => Vec::new(),
         };
-        let mut fitted = Fitted { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
+        let mut outcome =
+            ProviderOutcome { candidate: None, origin: Origin::Provider, taken: Vec::new(), refused: Vec::new() };
         if !wanted.is_empty() {
-            self.fit(&mut fitted, wanted, With::Files, load);
+            self.fit(&mut outcome, wanted, With::Files, load);
         }
-        let found = match fitted.candidate.take() {
+        let found = match outcome.candidate.take() {
             Some(candidate) => Ok(candidate),
             None => load(self.desired.clone()),
         };
         if let Err(wrong) = &found {
             // The files are to blame for what is wrong without what is new, too.
-            fitted.refused.retain(|(_, why)| why != wrong);
+            outcome.refused.retain(|(_, why)| why != wrong);
         }
-        refuse(&self.inbox, &fitted.refused);
+        refuse(&self.inbox, &outcome.refused);
         found
     }
 
     /// Finds what fits: all, or else one by one in the order in which they are configured; of those whose parts stand for
     /// themselves, all but parts that are wrong.
-    fn fit(&self, fitted: &mut Fitted, wanted: Vec<Wanted>, with: With, load: impl Load) {
+    fn fit(&self, outcome: &mut ProviderOutcome, wanted: Vec<Wanted>, with: With, load: impl Load) {
         let mut all = self.desired.given.clone();
         let mut readable = Vec::new();
         for one in wanted {
@@ -110,7 +112,7 @@ impl Preparation {
                     all = next;
                     readable.push(one);
                 }
-                Err(why) => fitted.refused.push((one, why)),
+                Err(why) => outcome.refused.push((one, why)),
             }
         }
         if readable.is_empty() {
@@ -118,11 +120,11 @@ impl Preparation {
         }
         match self.load_parts(all, &readable, with, &load) {
             Ok(candidate) => {
-                (fitted.candidate, fitted.taken) = (Some(candidate), readable);
+                (outcome.candidate, outcome.taken) = (Some(candidate), readable);
                 return;
             }
             Err(why) if readable.len() == 1 => {
-                fitted.refused.extend(readable.pop().map(|one| (one, why)));
+                outcome.refused.extend(readable.pop().map(|one| (one, why)));
                 return;
             }
             Err(_) => {}
@@ -137,8 +139,8 @@ impl Preparation {
                 match tried.and_then(|next| self.load_parts(next, std::slice::from_ref(&one), with, &load)) {
                     Ok(candidate) => {
                         given = candidate.desired.given.clone();
-                        fitted.candidate = Some(candidate);
-                        fitted.taken.push(one);
+                        outcome.candidate = Some(candidate);
+                        outcome.taken.push(one);
                         has_more |= !refused.is_empty();
                     }
                     Err(why) => refused.push((one, why)),
@@ -146,7 +148,7 @@ impl Preparation {
             }
             match has_more {
                 true => readable.extend(refused.into_iter().map(|(one, _)| one)),
-                false => fitted.refused.extend(refused),
+                false => outcome.refused.extend(refused),
             }
         }
     }
@@ -155,7 +157,7 @@ impl Preparation {
     fn load_parts(&self, given: Given, of: &[Wanted], with: With, load: &impl Load) -> Result<Candidate, Diagnostics> {
         let of: Vec<&str> = of.iter().map(|(name, _)| name.as_str()).collect();
         let beside = match with {
-            // At a start nothing is in force that files could push out.
+            // At a start there is no active state that files could displace.
             With::Files if self.running.is_some() => Beside::NewFiles,
             With::All | With::Endpoints if of.len() > 1 => Beside::Others,
             _ => Beside::Nothing,
@@ -174,7 +176,7 @@ impl<F: Fn(Desired) -> Result<Candidate, Diagnostics>> Load for F {}
 #[derive(Clone, Copy, PartialEq)]
 enum With {
     All,
-    /// The same, beside files that are read anew.
+    /// As above, with files that are read again.
     Files,
     /// Its texts are those that were wanted before: what did not fit then is not tried again.
     Endpoints,
@@ -199,7 +201,7 @@ fn with_lacking(mut wanted: Vec<Wanted>, given: &Given) -> Vec<Wanted> {
     wanted
 }
 
-/// Tells what is not put into force, and why.
+/// Logs what is not accepted, and why.
 pub(crate) fn refuse(inbox: &Inbox, refused: &[(Wanted, impl Display)]) {
     for ((name, state), why) in refused {
         inbox.refuse(name, state, &why.to_string());

@@ -14,7 +14,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Reasons, schedule};
+use super::reasons::Reasons;
+use super::schedule;
 
 /// Bytes of an answer that are read: the line must end within them.
 const ANSWER_BYTES_MAX: usize = 1_024;

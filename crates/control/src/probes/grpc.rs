@@ -30,7 +30,7 @@ const STATUS: &str = "grpc-status";
 const WORDS: &str = "grpc-message";
 
 /// The values of both, as far as they are there.
-pub(super) type Told<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+pub(super) type StatusFields<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
 /// A question, prepared once.
 pub(crate) struct Question {
@@ -58,20 +58,20 @@ impl Question {
     /// Anything but `SERVING`, said in a few words.
     pub(crate) async fn ask(&self, stream: Box<dyn Io>) -> Result<(), String> {
         let mut talk = self.request.send(stream);
-        let mut is_status_told = false;
+        let mut has_status = false;
         if let Part::Head(head) = talk.next().await? {
             check_head(head.status, value(&head.fields, "content-type"))?;
             // An answer of trailers only has its status here.
-            let told = told(&head.fields);
-            is_status_told = told.0.is_some();
-            if is_status_told {
-                check_status(&self.name, told)?;
+            let status = status_fields(&head.fields);
+            has_status = status.0.is_some();
+            if has_status {
+                check_status(&self.name, status)?;
             }
         }
         let (message, trailers) = read(&mut talk).await?;
         match trailers {
-            Some(trailers) => check_status(&self.name, told(&trailers))?,
-            None if is_status_told => {}
+            Some(trailers) => check_status(&self.name, status_fields(&trailers))?,
+            None if has_status => {}
             None => return Err(without_status()),
         }
         check_message(&self.name, &message)
@@ -94,7 +94,7 @@ pub(super) fn value<'f>(fields: &'f Fields, name: &str) -> Option<&'f [u8]> {
 }
 
 /// What a head or trailers say of how the call went.
-pub(super) fn told(fields: &Fields) -> Told<'_> {
+pub(super) fn status_fields(fields: &Fields) -> StatusFields<'_> {
     (value(fields, STATUS), value(fields, WORDS))
 }
 
@@ -102,7 +102,7 @@ pub(super) fn told(fields: &Fields) -> Told<'_> {
 ///
 /// # Errors
 /// It went wrong, or does not say how it went.
-pub(super) fn check_status(name: &str, (status, words): Told<'_>) -> Result<(), String> {
+pub(super) fn check_status(name: &str, (status, words): StatusFields<'_>) -> Result<(), String> {
     let Some(status) = status else { return Err(without_status()) };
     let code = std::str::from_utf8(status).ok().and_then(|text| text.parse::<u32>().ok());
     let why = match code {

@@ -39,13 +39,13 @@ pub(crate) struct Question {
 
 /// Why an endpoint is not well.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
+pub(crate) struct CheckFailure {
     pub(crate) why: String,
     /// Nothing came: a kept connection may just have been closed meanwhile.
     pub(crate) is_silent: bool,
 }
 
-impl From<String> for Trouble {
+impl From<String> for CheckFailure {
     fn from(why: String) -> Self {
         Self { why, is_silent: false }
     }
@@ -81,7 +81,7 @@ impl Question {
     ///
     /// # Errors
     /// Anything that is not a whole, bounded answer as expected, said in a few words.
-    pub(crate) async fn ask<S>(&self, stream: &mut S, progress: &Progress) -> Result<bool, Trouble>
+    pub(crate) async fn ask<S>(&self, stream: &mut S, progress: &Progress) -> Result<bool, CheckFailure>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -110,7 +110,7 @@ pub(super) struct Asked<'c> {
     pub(super) path: &'c str,
     pub(super) host: &'c str,
     pub(super) fields: Vec<(&'c str, &'c str)>,
-    /// Of the body, where it is told.
+    /// Of the body, if its length is known.
     pub(super) length: Option<usize>,
 }
 
@@ -182,17 +182,18 @@ struct Reader<'s, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Reader<'_, S> {
-    async fn send(&mut self, question: &[u8]) -> Result<(), Trouble> {
-        let failed = |error: io::Error| Trouble { why: format!("cannot send the request: {error}"), is_silent: true };
+    async fn send(&mut self, question: &[u8]) -> Result<(), CheckFailure> {
+        let failed =
+            |error: io::Error| CheckFailure { why: format!("cannot send the request: {error}"), is_silent: true };
         self.stream.write_all(question).await.map_err(failed)?;
         self.stream.flush().await.map_err(failed)
     }
 
     /// Reads once; 0 at the end.
-    async fn fill(&mut self) -> Result<usize, Trouble> {
+    async fn fill(&mut self) -> Result<usize, CheckFailure> {
         let mut buffer = [0; READ_BYTES];
         let read = self.stream.read(&mut buffer).await;
-        let read = read.map_err(|error| Trouble {
+        let read = read.map_err(|error| CheckFailure {
             why: format!("cannot read the response: {error}"),
             is_silent: !self.has_read,
         })?;
@@ -202,7 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<'_, S> {
     }
 
     /// The final head; interim ones are passed over, but not without end.
-    async fn head(&mut self, method: Method) -> Result<(ResponseHead, ResponseParsed), Trouble> {
+    async fn head(&mut self, method: Method) -> Result<(ResponseHead, ResponseParsed), CheckFailure> {
         let mut head = ResponseHead::default();
         let mut scan = HeadScan::default();
         let mut interim = 0;
@@ -234,15 +235,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<'_, S> {
         }
     }
 
-    fn cut_short(&self) -> Trouble {
+    fn cut_short(&self) -> CheckFailure {
         match self.has_read {
             true => "closed within the response head".to_owned().into(),
-            false => Trouble { why: "closed without a response".into(), is_silent: true },
+            false => CheckFailure { why: "closed without a response".into(), is_silent: true },
         }
     }
 
     /// Reads the body as far as it matters. Tells whether that is all of it.
-    async fn body(&mut self, framing: Framing, body: &mut Body<'_>, progress: &Progress) -> Result<bool, Trouble> {
+    async fn body(&mut self, framing: Framing, body: &mut Body<'_>, progress: &Progress) -> Result<bool, CheckFailure> {
         let mut received = Received { framing, chunks: ChunkDecoder::new(&LIMITS), bytes: 0 };
         loop {
             let taken = received.take(&mut self.bytes, body)?;

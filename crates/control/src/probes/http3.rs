@@ -28,7 +28,7 @@ use rustls_pki_types::ServerName;
 use tokio::net::UdpSocket;
 use wire::grpc::{HEALTH_PATH, health_question};
 use wire::http3::frame::{kind, push_frame_head, write_frame};
-use wire::http3::uni::{self, Next, Told, UniReader};
+use wire::http3::uni::{self, Next, PeerState, UniReader};
 use wire::http3::{code, qpack};
 
 use super::grpc;
@@ -36,7 +36,7 @@ use super::http::{Asked, HEAD_BYTES_MAX, asked, fields, host};
 use super::progress::Progress;
 use answer::{Answer, Wanted};
 
-/// Room for one datagram: endpoints are told by the library that no more than 1,472 bytes are taken.
+/// Buffer for one datagram: the library announces to endpoints that at most 1,472 bytes are accepted.
 const DATAGRAM_BYTES_MAX: usize = 2 * 1024;
 /// Bytes of one stream that may come before they are read.
 const WINDOW_BYTES: u32 = 64 * 1024;
@@ -254,7 +254,7 @@ impl Line {
 }
 
 impl Drop for Line {
-    /// Says that it is over; nobody waits for an answer to that.
+    /// Closes the connection without waiting for a response.
     fn drop(&mut self) {
         self.connection.close(Instant::now(), number(code::NO_ERROR), Bytes::new());
         self.out.clear();
@@ -270,7 +270,7 @@ struct Talk<'q> {
     request: Speech,
     /// The endpoint's own streams.
     others: Vec<(StreamId, UniReader)>,
-    told: Told,
+    peer: PeerState,
     answer: Answer<'q>,
 }
 
@@ -288,7 +288,7 @@ impl<'q> Talk<'q> {
             control: Speech { id: None, unsaid: settings },
             request: Speech { id: None, unsaid: [&question.frames[..], &question.body].concat() },
             others: Vec::new(),
-            told: Told::default(),
+            peer: PeerState::default(),
             answer: Answer::new(&question.wanted),
         }
     }
@@ -304,7 +304,7 @@ impl<'q> Talk<'q> {
         if let Some(id) = self.request.id {
             self.read_answer(connection, id)?;
         }
-        Ok(self.answer.is_enough && self.told.has_settings)
+        Ok(self.answer.is_enough && self.peer.has_settings)
     }
 
     fn listen(&mut self, connection: &mut Connection) -> Result<(), String> {
@@ -312,14 +312,14 @@ impl<'q> Talk<'q> {
             self.others.push((id, UniReader::default()));
         }
         let mut broken = None;
-        let told = &mut self.told;
+        let peer = &mut self.peer;
         self.others.retain_mut(|(id, reader)| {
-            hear(connection, *id, (reader, &mut *told)).unwrap_or_else(|why| {
+            hear(connection, *id, (reader, &mut *peer)).unwrap_or_else(|why| {
                 broken = Some(why);
                 false
             })
         });
-        if self.told.idle > IDLE_MAX {
+        if self.peer.idle > IDLE_MAX {
             return Err(of_no_use());
         }
         broken.map_or(Ok(()), Err)
@@ -361,11 +361,11 @@ impl Speech {
 fn hear(
     connection: &mut Connection,
     id: StreamId,
-    (reader, told): (&mut UniReader, &mut Told),
+    (reader, peer): (&mut UniReader, &mut PeerState),
 ) -> Result<bool, String> {
     while let Some(read) = read(connection, id) {
         match read {
-            Ok(Some(bytes)) => match reader.take(&bytes, false, told).map_err(broken)? {
+            Ok(Some(bytes)) => match reader.take(&bytes, false, peer).map_err(broken)? {
                 Next::GoOn => {}
                 Next::Stop => {
                     let _ = connection.recv_stream(id).stop(number(code::STREAM_CREATION_ERROR));
@@ -374,7 +374,7 @@ fn hear(
             },
             _ if reader.is_critical() => return Err(broken(code::CLOSED_CRITICAL_STREAM)),
             _ => {
-                told.idle += u32::from(reader.is_new());
+                peer.idle += u32::from(reader.is_new());
                 return Ok(false);
             }
         }

@@ -11,6 +11,7 @@ mod http2;
 mod http3;
 mod owner;
 pub(crate) mod progress;
+mod reasons;
 mod schedule;
 mod script;
 mod step;
@@ -20,19 +21,15 @@ mod tests;
 mod ticks;
 pub(crate) mod tls;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use model::Name;
 use plan::Plan;
 use tokio::sync::watch;
 
-/// Probes on their way at once; others wait for their turn.
-const PROBES_AT_ONCE_MAX: usize = 256;
-/// Characters of a reason that are kept.
-const REASON_CHARS_MAX: usize = 200;
+pub use reasons::Reasons;
 
 /// The thread that probes. Dropping it ends all probes.
 #[derive(Debug)]
@@ -80,42 +77,5 @@ impl Drop for Probes {
             // A panic of the thread was reported by the thread.
             let _ = thread.join();
         }
-    }
-}
-
-/// Why endpoints are not well, as their last probe that failed and their agents said.
-#[derive(Debug, Default)]
-pub struct Reasons {
-    pub(crate) probe: Told,
-    pub(crate) agent: Told,
-}
-
-impl Reasons {
-    /// Why the endpoint of that cluster is not well, if its last probe failed or its agent says so.
-    pub fn get(&self, cluster: &Name, endpoint: &Name) -> Option<String> {
-        let key = (cluster.clone(), endpoint.clone());
-        self.probe.get(&key).or_else(|| self.agent.get(&key))
-    }
-}
-
-/// Nothing for those that are well. As many as there are endpoints.
-#[derive(Debug, Default)]
-pub(crate) struct Told(Mutex<BTreeMap<(Name, Name), String>>);
-
-impl Told {
-    fn get(&self, key: &(Name, Name)) -> Option<String> {
-        self.lock().get(key).cloned()
-    }
-
-    fn set(&self, key: &(Name, Name), reason: Option<&str>) {
-        let mut reasons = self.lock();
-        match reason {
-            Some(reason) => _ = reasons.insert(key.clone(), reason.chars().take(REASON_CHARS_MAX).collect()),
-            None => _ = reasons.remove(key),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Name, Name), String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

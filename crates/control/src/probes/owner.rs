@@ -17,13 +17,17 @@ use tokio::time::Instant;
 
 use super::agent::Agents;
 use super::progress::Kept;
+use super::reasons::Reasons;
+use super::schedule;
 use super::step::{Shared, only_version};
 use super::steps::Sequence;
 use super::ticks::Ticks;
-use super::{PROBES_AT_ONCE_MAX, Reasons, schedule};
 
 /// Cluster and endpoint.
 type Key = (Name, Name);
+
+/// Probes in flight at once; others wait for their turn.
+const PROBES_AT_ONCE_MAX: usize = 256;
 
 /// Follows the plans until their sender is gone.
 pub(super) async fn run(mut plans: watch::Receiver<Arc<Plan>>, reasons: Arc<Reasons>) {
@@ -191,7 +195,7 @@ impl Rounds {
         }
     }
 
-    /// Whether the endpoint is gone and nothing is under way there any more.
+    /// Returns whether the endpoint is removed and no request is in flight there.
     fn is_over(&self) -> bool {
         let seat = self.seat.borrow();
         seat.is_gone && seat.state().in_flight() == 0

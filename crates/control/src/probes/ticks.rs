@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// So late at most does anything happen.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The clusters of the plan in force that time changes.
+/// The clusters of the active plan whose state changes with time.
 #[derive(Default)]
 pub(super) struct Ticks {
     clusters: Vec<Arc<ClusterPlan>>,

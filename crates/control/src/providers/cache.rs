@@ -24,7 +24,7 @@ struct Kept<S> {
     state: S,
 }
 
-/// Writes what is in force, a while after it has come into force.
+/// Writes the accepted state, a while after it was accepted.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     folder: Option<PathBuf>,
@@ -36,7 +36,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Notes what is in force.
+    /// Notes the accepted state.
     pub(super) fn follow(&mut self, folder: Option<PathBuf>, given: &Given) {
         if self.folder != folder {
             self.written.clear();
@@ -66,7 +66,7 @@ impl Cache {
         self.due
     }
 
-    /// Writes all that is not written. What cannot be is told, once, and retried after a while, or with the next change.
+    /// Writes all that is not written. A failure is logged once, and retried after a while or with the next change.
     pub(super) fn keep(&mut self) {
         self.due = None;
         let Some(folder) = &self.folder else { return };
@@ -100,8 +100,8 @@ fn path_of(folder: &Path, name: &str) -> PathBuf {
     folder.join(file_of(name))
 }
 
-/// What was kept of a provider. One that cannot be read is told and passed over: a program that does not start helps nobody, and the
-/// provider itself is most likely there.
+/// Reads the cached state of a provider. One that cannot be read is logged and skipped: the program must start, and the provider itself is
+/// most likely reachable.
 pub(super) fn recall(folder: &Path, name: &str) -> Option<State> {
     read(folder, name).unwrap_or_else(|error| {
         telemetry::log::warn("the saved state of a provider cannot be read", &[("provider", &name), ("error", &error)]);

@@ -45,7 +45,7 @@ const HELD_MAX: usize = 64;
 const POLLS_MAX: usize = 8;
 const POLL_EVERY: Duration = Duration::from_secs(5);
 
-/// Field of an answer, `true` if there is more than whoever asked may see (Consul 1.11 and newer).
+/// Field of a response: `true` if the token may not see all of it (Consul 1.11 and newer).
 const FILTERED: &str = "x-consul-results-filtered-by-acls";
 
 /// What is watched.
@@ -269,7 +269,7 @@ async fn ask(
 }
 
 async fn ask_once(subject: &Subject, settings: &ConsulProvider, index: u64) -> Result<Answer, String> {
-    // Who names an index is answered when something is new, or after the wait; anybody else at once.
+    // A request with an index gets its response when something is new, or after the wait; any other at once.
     let held = if index > 0 { settings.wait + GRACE } else { Duration::ZERO };
     let origin = model::provider::Origin { timeout: settings.origin.timeout + held, ..settings.origin.clone() };
     let (client, path) = (Client::new(&origin)?, path(subject, settings, index));

@@ -96,7 +96,7 @@ async fn open(client: &Client, path: &str) -> Result<Response, String> {
 }
 
 async fn list(client: &Client, settings: &DockerProvider) -> Result<Vec<Value>, String> {
-    // Whatever it says: what is neither `true` nor `false` is told.
+    // A value that is neither `true` nor `false` is reported.
     let label = format!("{}.enable", settings.prefix);
     let path = match settings.all {
         true => "/containers/json".to_owned(),

@@ -25,7 +25,7 @@ const BYTES_MAX: usize = 64 << 20;
 /// How everything looks.
 type Look = BTreeMap<PathBuf, Stamp>;
 
-/// What looking costs when somebody writes all the time is at most one part in this many of all time.
+/// While a file is written all the time, reading it takes at most one part in this many of the time.
 const REST_FACTOR: u32 = 4;
 
 pub(super) async fn run(settings: FileProvider, sink: Sink) {
@@ -58,7 +58,7 @@ pub(super) async fn run(settings: FileProvider, sink: Sink) {
     }
 }
 
-/// Waits until it is told that the file is whole.
+/// Waits until the file is reported as whole.
 async fn told(notices: Option<&mut Notices>) -> std::io::Result<()> {
     match notices {
         Some(notices) => notices.whole().await,
@@ -72,7 +72,7 @@ struct Watched {
     taken: Option<Taken>,
     /// The look before, if it was another than what was taken.
     before: Option<Look>,
-    /// Somebody says that the file is whole now.
+    /// The file was reported as whole.
     is_told: bool,
     /// Changes that were taken without that being said.
     untold: u64,
@@ -104,7 +104,7 @@ impl Watched {
             self.before = None;
             return Ok(None);
         }
-        // At the start nobody should wait for a second look; what is half then is looked at again.
+        // A start does not wait for a second look; a half-written file is looked at again.
         let is_first = self.taken.is_none() && self.before.is_none();
         if is_new && !is_told && !is_first && self.before.as_ref() != Some(&now) {
             self.before = Some(now);

@@ -34,7 +34,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 struct Slots {
     by_name: BTreeMap<String, Slot>,
     due: Option<Instant>,
-    /// What is in force in parts is to be tried again too.
+    /// States accepted only in parts are to be tried again too.
     is_again: bool,
     /// Until when all time is booked. Nothing is due sooner than [`BOOKED_FREE`] before.
     booked_until: Option<Instant>,
@@ -72,7 +72,7 @@ impl Inbox {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets which providers there are, in their order. Others are forgotten; those of another kind begin again, and keep what is in force.
+    /// Sets the providers, in their order. Others are forgotten; a provider of another kind begins again, and keeps its accepted state.
     pub(crate) fn set_providers(&self, providers: &[(&str, &'static str)]) {
         let mut slots = self.lock();
         slots.by_name.retain(|name, _| providers.iter().any(|(wanted, _)| wanted == name));
@@ -174,7 +174,7 @@ impl Inbox {
         open.into_iter().map(|(_, name, state)| (name, state)).collect()
     }
 
-    /// Notes what is in force now; `tell` says how much there is of it.
+    /// Notes the accepted state; `tell` counts its parts.
     pub(crate) fn settle(&self, given: &Given, tell: impl Fn(&mut Status)) {
         let mut slots = self.lock();
         for slot in slots.by_name.values_mut() {
@@ -199,7 +199,7 @@ impl Inbox {
         self.remind_within(&mut self.lock());
     }
 
-    /// Makes due again what is in force only in parts: what was in its way may be gone.
+    /// Makes states due again that are accepted only in parts: the obstacle may be gone.
     pub(crate) fn try_again(&self) {
         let mut slots = self.lock();
         slots.is_again = true;

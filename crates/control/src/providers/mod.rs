@@ -50,7 +50,7 @@ fn start(provider: &Provider, sink: Sink) -> tokio::task::JoinHandle<()> {
     }
 }
 
-/// What a provider says that needs nobody to be asked.
+/// The state of a provider that needs no request to anyone.
 pub(crate) fn state_at_hand(provider: &Provider) -> Option<State> {
     match &provider.kind {
         ProviderKind::File(settings) => file::state(settings).ok(),
@@ -65,7 +65,7 @@ struct Wanted {
     keys: BTreeMap<Name, Keys>,
     /// Where states are kept.
     kept_in: Option<PathBuf>,
-    /// What is in force.
+    /// The accepted states.
     given: Given,
 }
 
@@ -93,8 +93,8 @@ impl Providers {
         self.want(Wanted { providers: snapshot.providers.clone(), keys, kept_in, given: given.clone() })
     }
 
-    /// Starts those that a configuration names that does not run yet, and waits for what they say first. `given` is what a process
-    /// before this one had in force.
+    /// Starts the providers of a configuration that are not running yet, and waits for their first states. `given` is what the predecessor
+    /// had accepted.
     ///
     /// # Errors
     /// The thread cannot be started.

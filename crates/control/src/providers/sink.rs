@@ -51,7 +51,7 @@ impl Sink {
         self.inbox.failed(&self.name, &why.to_string());
     }
 
-    /// What it said last, or what was kept of that: a provider that begins anew knows it of what it cannot ask now.
+    /// Its last state, or the cached one: a provider that starts again uses it for keys it cannot query now.
     pub(crate) fn known(&self) -> Arc<State> {
         self.inbox.known(&self.name)
     }

@@ -21,7 +21,7 @@ use crate::refusal::Refusal;
 use crate::view;
 
 impl Reconciler {
-    /// Starts a canary: tries a candidate on a share of the traffic, beside what is in force.
+    /// Starts a canary: a candidate that a share of the traffic uses, beside the active configuration.
     ///
     /// # Errors
     /// It cannot be tried; nothing has changed.
@@ -62,15 +62,15 @@ impl Reconciler {
         self.trial.as_ref().map_or(Verdict::GoOn, Trial::verdict)
     }
 
-    /// Returns the canary's configuration, to be put into force for this reason. It stays on trial until that is done, or until
-    /// [`Self::promoted`] says that it failed.
+    /// Returns the canary's configuration, to be promoted for this reason. It stays on trial until that is done, or until
+    /// [`Self::promoted`] reports a failure.
     pub fn promote_canary(&mut self, reason: &str) -> Option<(Candidate, Cause)> {
         let trial = self.trial.take()?;
         telemetry::log::info("canary promoted", &[("why", &reason)]);
         Some((trial.candidate, Cause { tried: Some(reason.into()), ..trial.cause }))
     }
 
-    /// Ends the canary by the result of putting it into force, for this reason.
+    /// Ends the canary by the result of promoting it, for this reason.
     pub fn promoted(&mut self, done: Result<(), &Refusal>, reason: &str) {
         match done {
             Ok(()) => self.view.end_canary("promoted", reason),
@@ -87,7 +87,7 @@ impl Reconciler {
         self.stop_canary("went_back", reason);
     }
 
-    /// Ends the canary, whatever was counted; the configuration in force stays. Does nothing if none is running.
+    /// Ends the canary whatever was counted; the active configuration stays. Does nothing without a canary.
     pub fn end_canary(&mut self, reason: &str) {
         self.stop_canary("ended", reason);
     }

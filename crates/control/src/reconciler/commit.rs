@@ -1,4 +1,4 @@
-//! Commit: puts a candidate into force.
+//! Commit: makes a candidate the active configuration.
 //!
 //! ```text
 //!  stage changes on disk → publish on all workers or on none → rename the staged file
@@ -30,7 +30,7 @@ impl Reconciler {
         let differences = Arc::new(self.differences(&candidate));
         let mut staged = self.persistence.stage(&candidate);
         if !matches!(origin, Origin::Provider | Origin::ProviderEndpoints | Origin::Names | Origin::Certificates) {
-            // Who asks for a change learns that it cannot be saved. What comes without being asked for is put into force all the same.
+            // A change over the API fails if it cannot be saved. Any other change is applied all the same.
             staged = Ok(staged.inspect_err(|_| self.view.count_refused())?);
         }
         let folder = candidate.state_folder().cloned();
@@ -61,7 +61,7 @@ impl Reconciler {
         self.follow_providers(&plan.snapshot, &loaded);
         self.follow_names(&plan.snapshot);
         if matches!(origin, Origin::Api | Origin::Rollback) && self.has_open_wishes() {
-            // What was in their way may be gone, and what they lacked may have come. Reading files anew tries them itself.
+            // Obstacles may be gone, and missing objects may exist now. Reading the files again tries the refused states by itself.
             self.providers.inbox().try_again();
         }
         let watch = match (read_from, self.running.take()) {
@@ -95,7 +95,7 @@ impl Reconciler {
     fn text_and_revision(&self, loaded: &Arc<Loaded>, generation: u64) -> (Whole, u64) {
         let says_same = |running: &&Running| Arc::ptr_eq(&running.loaded, loaded) || running.loaded.says_same(loaded);
         match self.running.as_ref().filter(says_same) {
-            // What was read anew is held by what is in force from now on, and what was read before by nothing else.
+            // The new configuration holds the documents that were read again; the old ones are freed.
             Some(running) if running.loaded.has_files_of(loaded) => (running.text.clone(), running.revision),
             Some(running) => (loaded.whole(), running.revision),
             None => (loaded.whole(), generation),

@@ -120,7 +120,7 @@ impl Persistence {
         }
     }
 
-    /// Returns why what is in force is not saved.
+    /// Returns why the active configuration is not saved.
     pub(super) fn failure(&self) -> Option<String> {
         self.failure.clone()
     }

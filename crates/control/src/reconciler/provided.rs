@@ -27,7 +27,7 @@ impl Reconciler {
         self.providers.begin(self.source.providers(), kept_in, &self.desired.given)
     }
 
-    /// Whether a candidate has something of a provider that is not in force.
+    /// Returns whether a candidate has parts of a provider that are not accepted yet.
     pub fn has_news(&self, candidate: &Candidate) -> bool {
         candidate.desired.given.has_news_beside(&self.desired.given)
     }
@@ -42,7 +42,7 @@ impl Reconciler {
         self.desired.given.lacking().next().is_some() || self.providers.inbox().has_refused()
     }
 
-    /// Tells what is not put into force, and why.
+    /// Logs what is not accepted, and why.
     pub fn refuse(&self, refused: &[(Wanted, impl Display)]) {
         prepare::refuse(self.providers.inbox(), refused);
     }
@@ -53,7 +53,7 @@ impl Reconciler {
         refused.iter().for_each(|(name, state)| self.providers.inbox().put_off(name, state, &why));
     }
 
-    /// Lets providers follow what is in force now.
+    /// Sets the providers of the active configuration.
     pub(super) fn follow_providers(&mut self, snapshot: &Snapshot, loaded: &Loaded) {
         let given = &self.desired.given;
         if let Err(error) = self.providers.follow(snapshot, given) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::history::Origin;
-use control::{Candidate, Cause, Change, Fitted, Preparation, Reconciler, Refusal, Wanted};
+use control::{Candidate, Cause, Change, Preparation, ProviderOutcome, Reconciler, Refusal, Wanted};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::MissedTickBehavior;
 
@@ -28,7 +28,7 @@ impl Live {
                 wish = next(signals, &mut self.notes.1) => match wish {
                     Wish::Reload => {
                         if self.reload(signals).await.is_none() {
-                            return After::Told;
+                            return After::Shutdown;
                         }
                     }
                     Wish::ReopenLogs => reopen_logs(&self.workers),
@@ -37,7 +37,7 @@ impl Live {
                             return after;
                         }
                     }
-                    Wish::End => return After::Told,
+                    Wish::End => return After::Shutdown,
                 },
                 (order, answer) = self.orders.next() => {
                     // Who asked may have gone meanwhile, before it was begun or after.
@@ -50,28 +50,28 @@ impl Live {
                         }
                         continue;
                     }
-                    let Some(done) = self.carry_out(&Arc::new(order), signals).await else { return After::Told };
+                    let Some(done) = self.carry_out(&Arc::new(order), signals).await else { return After::Shutdown };
                     let _ = answer.send(done);
                 }
                 () = provided.next() => {
                     // Not by the clock: a change that waits long for a core costs no more by that, and would wait again for it.
                     let (here, aside) = (limits::cpu_time(), self.spent_aside);
                     if self.take_provided(signals).await.is_none() {
-                        return After::Told;
+                        return After::Shutdown;
                     }
                     provided.pause_after(limits::cpu_time() - here + (self.spent_aside - aside));
                 }
                 () = names.next() => {
                     let (here, aside) = (limits::cpu_time(), self.spent_aside);
                     if self.take_names(signals).await.is_none() {
-                        return After::Told;
+                        return After::Shutdown;
                     }
                     names.pause_after(limits::cpu_time() - here + (self.spent_aside - aside));
                 }
                 _ = looks.tick() => {
                     self.look_after();
                     if self.look_at_configuration(signals).await.is_none() {
-                        return After::Told;
+                        return After::Shutdown;
                     }
                 }
                 () = self.watchdog.turn() => self.watchdog.beat(&self.workers),
@@ -130,17 +130,17 @@ impl Live {
     /// Applies what providers want, as far as it fits and the data plane takes it. Returns `None` as
     /// [`Self::reload`] does.
     async fn take_provided(&mut self, signals: &mut Signals) -> Option<()> {
-        let Some(fitted) = self.aside(signals, Preparation::prepare_provided).await? else {
+        let Some(outcome) = self.aside(signals, Preparation::prepare_provided).await? else {
             // What they want waits, and is tried again after the longest of pauses: no thread can be had, or the work has failed.
             self.reconciler.remind_of_providers();
             self.reconciler.inbox().pause();
             return Some(());
         };
-        for one in self.put_provided(fitted, None) {
+        for one in self.put_provided(outcome, None) {
             // One that cannot be published must not hold up the others.
             let alone = one.clone();
             match self.aside(signals, move |preparation| preparation.prepare_wanted(vec![alone])).await? {
-                Some(fitted) => drop(self.put_provided(fitted, Some(one))),
+                Some(outcome) => drop(self.put_provided(outcome, Some(one))),
                 None => self.reconciler.remind_of_providers(),
             }
         }
@@ -149,8 +149,8 @@ impl Live {
 
     /// Applies what fits of what providers want. What comes back is not taken by the data plane as it is together:
     /// that is not reported yet. `alone`: it is for the sake of this one, and nothing comes back.
-    fn put_provided(&mut self, fitted: Fitted, alone: Option<Wanted>) -> Vec<Wanted> {
-        let Fitted { candidate, origin, taken, refused } = fitted;
+    fn put_provided(&mut self, outcome: ProviderOutcome, alone: Option<Wanted>) -> Vec<Wanted> {
+        let ProviderOutcome { candidate, origin, taken, refused } = outcome;
         self.reconciler.refuse(&refused);
         let Some(candidate) = candidate else { return Vec::new() };
         let names: Vec<&str> = taken.iter().map(|(name, _)| name.as_str()).collect();

@@ -176,7 +176,7 @@ impl Live {
                 let why = format!("the new process has not taken over: {why}");
                 self.answer(order, Err(Refusal::Unpublished(why)));
                 if meanwhile.ends || (meanwhile.reload && self.reload(signals).await.is_none()) {
-                    return Some(After::Told);
+                    return Some(After::Shutdown);
                 }
                 None
             }

@@ -29,7 +29,6 @@ use crate::health::passive::Seen;
 use crate::health::standing::Roll;
 use crate::health::{Change, Outcome};
 use crate::key::{FairKeys, Key};
-use crate::plan::RoutePlan;
 use crate::queue::{self, Wanted};
 use crate::resilience::concurrency::Adaptive;
 use crate::resilience::guard::GuardState;
@@ -164,12 +163,6 @@ impl ClusterPlan {
     /// The same for a connection, of which only the client is known.
     pub fn key_of_client(&self, client: IpAddr) -> Option<u64> {
         self.keys.iter().find_map(|key| key.of_client(client))
-    }
-
-    /// Which endpoints a request may go to that came by this route. For [`Ask::subset`].
-    #[inline]
-    pub fn subset(&self, route: &RoutePlan, head: &RequestHead) -> Subset {
-        route.subset.as_ref().map_or(Subset::ALL, |rule| self.subsets.find(rule, head))
     }
 
     /// Chooses an endpoint and takes a place there. A backup comes next when no regular endpoint can take the request: all are

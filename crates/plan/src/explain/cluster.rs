@@ -81,7 +81,7 @@ pub(super) fn tell(
         None => plan.key_of_client(asked.client),
     };
     let subset = match (asked.route, asked.head) {
-        (Some(route), Some(head)) => plan.subset(route, head),
+        (Some(route), Some(head)) => route.subset(plan, head),
         _ => Subset::ALL,
     };
     let ask = Ask { key, subset, ..Ask::new(asked.at.now) };

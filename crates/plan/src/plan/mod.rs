@@ -7,23 +7,17 @@ pub(crate) mod publish;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use model::snapshot::{Listener, Route, Snapshot};
-use model::{LocalResponse, Name};
+use model::snapshot::{Listener, Snapshot};
 
 use crate::addresses::AddressTable;
 use crate::agents::AgentList;
 use crate::cluster::ClusterPlan;
 use crate::cluster::state::{ClusterState, ListenerState};
-use crate::cluster::subset::SubsetPlan;
-use crate::filter::Chain;
-use crate::route::choice::ClusterChoice;
-use crate::route::conditions::Conditions;
-use crate::route::redirect::RedirectPlan;
 use crate::route::router::Router;
 use crate::route::sni::SniTable;
-use crate::route::weighted::WeightedClusters;
+
+pub use crate::route::plan::{ActionPlan, RoutePlan};
 
 /// A snapshot compiled for the workers. Parts that are equal in two plans, one compiled after the other, are the same
 /// `Arc`.
@@ -134,71 +128,6 @@ impl ListenerTarget {
             (Self::Tcp(one), Self::Tcp(two)) => Arc::ptr_eq(one, two),
             (Self::Sni(one), Self::Sni(two)) => Arc::ptr_eq(one, two),
             _ => false,
-        }
-    }
-}
-
-/// A route, compiled.
-pub struct RoutePlan {
-    /// What was configured.
-    pub route: Arc<Route>,
-    /// Its place in [`Plan::routes`].
-    pub index: usize,
-    /// What happens.
-    pub action: ActionPlan,
-    /// Its filters. The same `Arc` as long as the route of this name lists equal filters.
-    pub chain: Arc<Chain>,
-    /// Clusters that its filters call, see [`crate::filter::Call`].
-    pub called: Box<[Arc<ClusterPlan>]>,
-    /// Bound on the whole exchange.
-    pub timeout: Option<Duration>,
-    pub(crate) subset: Option<SubsetPlan>,
-    pub(crate) conditions: Arc<Conditions>,
-}
-
-impl RoutePlan {
-    /// Returns the name.
-    pub fn name(&self) -> &Name {
-        &self.route.name
-    }
-}
-
-impl fmt::Debug for RoutePlan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RoutePlan({})", self.route.name)
-    }
-}
-
-/// What a route does, compiled.
-pub enum ActionPlan {
-    /// Forward to one cluster.
-    Cluster(Arc<ClusterPlan>),
-    /// Forward to one of several, see [`WeightedClusters::choose`].
-    Weighted(WeightedClusters),
-    /// Forward to the one that the request names, see [`ClusterChoice::choose`].
-    Choice(ClusterChoice),
-    /// Answer here.
-    Respond(LocalResponse),
-    /// Send the client elsewhere.
-    Redirect(RedirectPlan),
-}
-
-impl ActionPlan {
-    /// Returns the clusters it may forward to.
-    pub fn clusters(&self) -> &[Arc<ClusterPlan>] {
-        match self {
-            Self::Cluster(cluster) => std::slice::from_ref(cluster),
-            Self::Weighted(weighted) => weighted.clusters(),
-            Self::Choice(choice) => choice.clusters(),
-            Self::Respond(_) | Self::Redirect(_) => &[],
-        }
-    }
-
-    /// Returns the same with the share in percent that each gets.
-    pub(crate) fn shares(&self) -> Vec<(&Arc<ClusterPlan>, f64)> {
-        match self {
-            Self::Weighted(weighted) => weighted.shares().collect(),
-            _ => self.clusters().iter().map(|cluster| (cluster, 100.0)).collect(),
         }
     }
 }

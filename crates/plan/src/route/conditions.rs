@@ -7,7 +7,6 @@ use model::{Cidr, FieldName, Issue, Known, Method, RequestHead};
 use regex::bytes::Regex;
 
 use super::{expression, query};
-use crate::route::router::trimmed;
 
 /// Conditions beyond host, exact path and prefix, which tables answer.
 pub(crate) struct Conditions {
@@ -52,6 +51,12 @@ enum Test {
 /// then more header conditions, then more query conditions; then, beyond those rules, more cookies, more values of a PROXY header, then
 /// sources.
 pub(crate) type Rank = (bool, [std::cmp::Reverse<usize>; 4], bool);
+
+/// Returns a prefix as it is kept: without one slash at its end. Nothing is left of `/`, which is no condition, see
+/// [`router`](super::router).
+pub(crate) fn trimmed(prefix: &str) -> &str {
+    prefix.strip_suffix('/').unwrap_or(prefix)
+}
 
 impl Conditions {
     /// Compiles what a route asks.

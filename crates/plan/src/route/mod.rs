@@ -5,6 +5,7 @@ pub mod choice;
 pub(crate) mod conditions;
 pub(crate) mod expression;
 pub(crate) mod hosts;
+pub mod plan;
 pub(crate) mod query;
 pub mod redirect;
 pub mod router;

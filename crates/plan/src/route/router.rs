@@ -40,8 +40,9 @@ use model::matching::PathMatch;
 use model::{HostPattern, RequestHead};
 
 use crate::hash::FastMap;
-use crate::plan::RoutePlan;
+use crate::route::conditions::trimmed;
 use crate::route::hosts::{self, HostMap};
+use crate::route::plan::RoutePlan;
 
 /// The routes of a listener, compiled for finding one.
 pub struct Router {
@@ -191,11 +192,6 @@ fn segment_ends(path: &[u8], bytes_max: usize) -> impl Iterator<Item = usize> {
     let inner = path.len().min(bytes_max.saturating_add(1));
     let ends = (1..inner).filter(|&at| path[at] == b'/');
     ends.chain((!path.is_empty() && path.len() <= bytes_max).then_some(path.len()))
-}
-
-/// Returns a prefix as it is kept: without one slash at its end. Nothing is left of `/`, which is no condition, see the module.
-pub(crate) fn trimmed(prefix: &str) -> &str {
-    prefix.strip_suffix('/').unwrap_or(prefix)
 }
 
 #[derive(Default)]

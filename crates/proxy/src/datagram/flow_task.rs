@@ -25,7 +25,7 @@ use crate::socket;
 use crate::sys::{self, Batch, Envelope, Taken};
 use crate::watch::Watch;
 use crate::worker::Open;
-use crate::worker_plan::{ClusterLocal, EndpointLocal, ListenerNow};
+use crate::worker_plan::{ClusterLocal, EndpointLocal, ListenerLocal};
 
 /// A flow as its own task sees it: what it holds, and what its record will have.
 pub(super) struct FlowTask {
@@ -50,7 +50,7 @@ impl FlowTask {
         socket: Rc<Socket>,
         envelope: Envelope,
         facts: ConnectionFacts,
-        (listener, settings): (&ListenerNow, &UdpListener),
+        (listener, settings): (&ListenerLocal, &UdpListener),
     ) -> Self {
         let open = Open::new(&socket.worker, listener);
         Self {

@@ -12,7 +12,7 @@ use socket2::SockRef;
 
 use super::route::Source;
 use super::socket::Socket;
-use crate::predecessor::{self, End, Fate, Message, Predecessor, PredecessorLink, Says};
+use crate::predecessor::{self, End, Message, PassOutcome, Predecessor, PredecessorLink, Says};
 use crate::sys::{Batch, Envelope};
 
 impl Socket {
@@ -63,7 +63,7 @@ impl Socket {
         let mut scratch = self.scratch.borrow_mut();
         for place in places.clone() {
             let message = Message { says: Says::Passed, envelope, ecn: 0, bytes: batch.bytes(place) };
-            if predecessor.pass(socket as usize, &message, &mut scratch) == Fate::Ours {
+            if predecessor.pass(socket as usize, &message, &mut scratch) == PassOutcome::NotTaken {
                 predecessor.forget_all(socket);
                 return place - places.start;
             }
@@ -75,7 +75,7 @@ impl Socket {
     pub(super) fn pass_one_back(&self, socket: u32, envelope: Envelope, bytes: &[u8]) -> bool {
         let Some(PredecessorLink { predecessor, .. }) = &self.predecessor else { return false };
         let message = Message { says: Says::Passed, envelope, ecn: 0, bytes };
-        predecessor.pass(socket as usize, &message, &mut self.scratch.borrow_mut()) != Fate::Ours
+        predecessor.pass(socket as usize, &message, &mut self.scratch.borrow_mut()) != PassOutcome::NotTaken
     }
 
     /// Takes what the successor passes on.

@@ -25,7 +25,7 @@ use crate::predecessor::PredecessorLink;
 use crate::registry::ListenerHandle;
 use crate::sys::{Batch, Envelope};
 use crate::worker::Worker;
-use crate::worker_plan::ListenerNow;
+use crate::worker_plan::ListenerLocal;
 
 /// Pause after the kernel refused to hand over what it has, so that a worker does not spin.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -150,7 +150,7 @@ impl Socket {
     }
 
     /// Begins a flow. Returns `None` if there is no place for it, which is counted and logged.
-    fn begin(self: &Rc<Self>, envelope: Envelope, listener: &ListenerNow, now: Instant) -> Option<Rc<Flow>> {
+    fn begin(self: &Rc<Self>, envelope: Envelope, listener: &ListenerLocal, now: Instant) -> Option<Rc<Flow>> {
         let Protocol::Udp(settings) = &listener.plan.listener.protocol else { return None };
         let ListenerTarget::Tcp(cluster) = &listener.plan.target else { return None };
         let shard = listener.series.of(self.worker.index);

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::task::Waker;
 use std::time::Instant;
 
-/// How many exchanges are under way, and since when there are none.
+/// The number of exchanges in flight, and since when there are none.
 pub(super) struct Exchanges {
     active: Cell<usize>,
     /// When the last one ended.

@@ -99,7 +99,7 @@ fn wait_for_request(connection: &mut Connection) -> impl Future<Output = bool> {
             if connection.requests > 0 && !is_given {
                 return Poll::Ready(false);
             }
-            // Its first request may be on its way; where another process goes on, so that nobody is to notice, any.
+            // Its first request may be in flight; while another process takes over, any request may be, and no client must notice.
             is_last_call = true;
             let patience = connection.registration.handle.last_call();
             connection.watch.set(Instant::now(), patience);

@@ -15,6 +15,7 @@
 mod end;
 mod inline;
 mod receive;
+mod shared;
 mod stream_task;
 mod waker;
 
@@ -26,30 +27,19 @@ use std::task::{Context as TaskContext, Poll, Waker, ready};
 use std::time::Instant;
 
 use model::Fault;
-use model::snapshot::HttpListener;
-use wire::http1::HeadLimits;
 use wire::http2::code;
 
-use self::end::fault_of;
 use self::inline::Inline;
+use self::shared::{Ended, Shared, fault_of, limits_of};
 use self::waker::FlagWaker;
 use super::exchanges::Exchanges;
-use super::goodbye::{self, Phase};
+use super::shutdown::{self, Phase};
 use crate::buffer::Buffer;
 use crate::connection::{Connection, ConnectionFacts};
-use crate::http2::downstream::{SharedState, State};
+use crate::http2::downstream::State;
 use crate::registry::{ListenerHandle, Registration};
 use crate::watch::Watch;
 use crate::worker::Worker;
-
-/// What a connection and the tasks of its streams share.
-struct Shared {
-    facts: Rc<ConnectionFacts>,
-    state: SharedState,
-    exchanges: Exchanges,
-    /// The watch of the last stream that was inline, for the next: its timer need not be set up again.
-    spare: RefCell<Option<Watch>>,
-}
 
 /// A connection while it lives.
 struct Session<'w> {
@@ -77,21 +67,13 @@ struct Session<'w> {
     /// GOAWAY is sent, and nothing is in progress any more.
     is_last_call: bool,
     /// The client begins no more streams.
-    is_forsaken: bool,
+    is_unresponsive: bool,
     /// Why the connection ends, if that is a fault.
     fault: Option<Fault>,
     /// Signs of life that were seen when the watch rang last.
     seen_stirs: u64,
     /// A PING was sent then.
     is_pinged: bool,
-}
-
-/// Why nothing more is read.
-enum Ended {
-    /// The client itself has closed.
-    Closed,
-    /// It is told this code.
-    Broken(u32),
 }
 
 /// Carries a connection, whose preface may have been read already, to its end.
@@ -103,7 +85,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, connection: Connection) {
     }
 }
 
-/// Tells of a fault that no exchange tells of.
+/// Records a fault that belongs to no exchange.
 fn tell(worker: &Worker, handle: &ListenerHandle, facts: &ConnectionFacts, fault: Fault) {
     let plan = worker.plan_of(handle);
     if let Some(listener) = plan.listeners.get(handle.index.get()) {
@@ -146,7 +128,7 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
         phase: Phase::Open,
         told_at: None,
         is_last_call: false,
-        is_forsaken: false,
+        is_unresponsive: false,
         fault: None,
         seen_stirs: 0,
         is_pinged: false,
@@ -164,10 +146,6 @@ async fn run(worker: &Rc<Worker>, connection: Connection) -> Result<(), Fault> {
     })
     .await;
     outcome
-}
-
-fn limits_of(http: &HttpListener) -> HeadLimits {
-    HeadLimits { head_bytes_max: http.head_bytes_max, fields_max: http.fields_max }
 }
 
 impl Session<'_> {
@@ -195,7 +173,7 @@ impl Session<'_> {
         drop(state);
         self.inline.poll();
         let state = self.shared.state.borrow();
-        // A socket that takes nothing wakes nobody for what is written.
+        // A socket that is not writable wakes no task for new output.
         self.has_deferred = may_defer && state.has_output && !state.output.is_blocked();
         self.has_deferred
     }
@@ -225,10 +203,10 @@ impl Session<'_> {
                 continue;
             }
             if self.phase == Phase::Open && !self.may_go_on() {
-                self.say_goodbye();
+                self.announce_shutdown();
                 continue;
             }
-            if self.phase != Phase::Open || self.is_forsaken || self.registration.is_cut() {
+            if self.phase != Phase::Open || self.is_unresponsive || self.registration.is_cut() {
                 self.shared.exchanges.wake_at_end(&self.socket_waker);
             }
             let is_at_rest = self.shared.exchanges.is_at_rest();
@@ -236,14 +214,14 @@ impl Session<'_> {
                 // Its exchanges are cut as well, and tell their clients as far as that is possible.
                 return if is_at_rest { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
-            if self.phase == Phase::Announced && self.shared.state.borrow().has_said_last() {
+            if self.phase == Phase::Announced && self.shared.state.borrow().has_sent_final_goaway() {
                 self.phase = Phase::Last;
             }
             if is_at_rest && self.phase == Phase::Last {
                 self.begin_to_close();
                 continue;
             }
-            if is_at_rest && self.is_forsaken {
+            if is_at_rest && self.is_unresponsive {
                 self.close(code::NO_ERROR);
                 continue;
             }

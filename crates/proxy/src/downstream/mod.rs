@@ -1,11 +1,11 @@
 //! Towards clients: one module per HTTP version, all of which end in `exchange`.
 
 mod exchanges;
-mod goodbye;
 pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod http3;
 mod served;
+mod shutdown;
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -11,4 +11,4 @@ pub(crate) mod upstream;
 pub(crate) mod websocket;
 
 pub(crate) use inbox::Reset;
-pub(crate) use state::{Happening, State};
+pub(crate) use state::{PeerEvent, State};

@@ -34,7 +34,7 @@ pub(crate) trait Peer {
 }
 
 /// What of a connection's bytes is not for the inbox of a stream.
-pub(crate) enum Happening<P> {
+pub(crate) enum PeerEvent<P> {
     /// A head has come, which lies in the one that was given.
     Head { stream: u32, parsed: P, ends: bool },
     /// The rules of a stream were broken; it is gone. `is_known`: it has a task, which sees it.
@@ -42,7 +42,7 @@ pub(crate) enum Happening<P> {
     /// A PING of ours was answered.
     Pong,
     /// The peer has said goodbye: streams of ours after the last are refused.
-    Goodbye { last: u32 },
+    Goaway { last: u32 },
 }
 
 /// See the module.
@@ -71,7 +71,7 @@ pub(crate) struct State<P: Peer> {
 }
 
 /// What [`State::receive`] returns: how many bytes are done with, and what the task of the connection has to see to.
-type Received<P> = Result<(usize, Option<Happening<HeadOf<P>>>), u32>;
+type Received<P> = Result<(usize, Option<PeerEvent<HeadOf<P>>>), u32>;
 /// What a head says that has come.
 type HeadOf<P> = Result<<<P as Peer>::Role as Role>::Parsed, model::Fault>;
 
@@ -111,10 +111,10 @@ impl<P: Peer> State<P> {
             at += used;
             let happening = match event {
                 Event::More => return Ok((at, None)),
-                Event::Head { stream, parsed, ends } => Happening::Head { stream, parsed, ends },
-                Event::Goodbye { last, .. } => Happening::Goodbye { last },
-                Event::Broken { stream, code } => Happening::Broken { code, is_known: self.end(stream, Reset::Broken) },
-                Event::Pong(_) => Happening::Pong,
+                Event::Head { stream, parsed, ends } => PeerEvent::Head { stream, parsed, ends },
+                Event::Goaway { last, .. } => PeerEvent::Goaway { last },
+                Event::Broken { stream, code } => PeerEvent::Broken { code, is_known: self.end(stream, Reset::Broken) },
+                Event::Pong(_) => PeerEvent::Pong,
                 Event::Data { stream, range, ends } => {
                     self.deliver(stream, &rest[range], ends);
                     continue;

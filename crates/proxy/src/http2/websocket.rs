@@ -47,7 +47,8 @@ pub(crate) fn give_key(request: &mut RequestHead, random: impl Fn() -> u64) {
     request.fields.set(&KEY, base64::encode(&key).as_bytes());
 }
 
-/// Takes out of a yes the proof that the key was read, for whoever has sent none. False: it is none, or it is of another protocol.
+/// Removes `sec-websocket-accept` from a positive response for a client that has sent no key. Returns `false` if the proof is wrong, or if
+/// the response is for another protocol.
 #[must_use]
 pub(crate) fn take_proof(request: &RequestHead, response: &mut ResponseHead) -> bool {
     let key = request.fields.get(&KEY).unwrap_or_default();

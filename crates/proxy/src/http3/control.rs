@@ -5,7 +5,7 @@ use std::task::{Context as TaskContext, Poll};
 
 use quinn_proto::{Dir, StreamId};
 use wire::http3::code;
-use wire::http3::uni::{self, Next, Told, UniReader};
+use wire::http3::uni::{self, Next, PeerState, UniReader};
 
 use super::{Quic, ReadFault};
 
@@ -19,7 +19,7 @@ pub(crate) struct Control {
     out: Vec<u8>,
     readers: Vec<(StreamId, UniReader)>,
     /// What the peer has told.
-    pub told: Told,
+    pub peer: PeerState,
 }
 
 impl Control {
@@ -34,7 +34,7 @@ impl Control {
     }
 
     fn new(quic: Rc<Quic>, from_client: bool) -> Self {
-        Self { quic, from_client, own: None, out: Vec::new(), readers: Vec::new(), told: Told::default() }
+        Self { quic, from_client, own: None, out: Vec::new(), readers: Vec::new(), peer: PeerState::default() }
     }
 
     /// Returns whether our control stream has begun; it never ends.
@@ -100,10 +100,10 @@ impl Control {
                     place += 1;
                     continue;
                 }
-                Poll::Ready(Ok(Some(bytes))) => reader.take(&bytes, self.from_client, &mut self.told)? == Next::GoOn,
+                Poll::Ready(Ok(Some(bytes))) => reader.take(&bytes, self.from_client, &mut self.peer)? == Next::GoOn,
                 Poll::Ready(Err(ReadFault::Gone)) => false,
                 Poll::Ready(Ok(None) | Err(ReadFault::Reset(_))) if reader.is_new() => {
-                    self.told.idle += 1;
+                    self.peer.idle += 1;
                     false
                 }
                 Poll::Ready(Ok(None) | Err(ReadFault::Reset(_))) if reader.is_critical() => {

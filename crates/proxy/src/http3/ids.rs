@@ -230,7 +230,7 @@ impl Generation {
     }
 
     /// Whether each knows the ids of the other.
-    pub(crate) fn is_kin(&self, other: &Self) -> bool {
+    pub(crate) fn shares_keys(&self, other: &Self) -> bool {
         self.keys.are(&other.keys)
     }
 

@@ -25,7 +25,7 @@ pub(crate) mod transport;
 pub(crate) use control::Control;
 pub(crate) use ids::{Generation, Hub, Keys, RESET_KEY_BYTES, hubs};
 pub(crate) use outgoing::Outgoing;
-pub(crate) use quic::{Lost, Quic, ReadFault};
+pub(crate) use quic::{CloseReason, Quic, ReadFault};
 pub(crate) use socket::{Socket, local_of};
 pub(crate) use stream::{Counts, NoHead, Stream};
 pub(crate) use transport::outgoing_transport;

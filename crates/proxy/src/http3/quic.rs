@@ -25,7 +25,7 @@ use crate::tls::Noted;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub(crate) enum CloseReason {
     /// The peer said so, with this code of its application.
     Closed(u64),
     /// We said so.
@@ -97,7 +97,7 @@ impl Quic {
         let is_elsewhere = before.is_some_and(|before| inner.connection.remote_address().ip() != before);
         // Only the handshake proves where the peer is, and nobody moves before it is over (RFC 9000 section 9).
         if is_elsewhere && inner.lost.is_none() {
-            inner.lost = Some(Lost::Broken);
+            inner.lost = Some(CloseReason::Broken);
             inner.connection.close(now, VarInt::from_u32(0), Bytes::new());
             inner.wake_all();
         }
@@ -137,9 +137,9 @@ impl Quic {
 
     /// Returns whether the peer itself has given up what never became a connection: nothing is to be said any more, and nobody would ever
     /// look at it again but by its idle time.
-    pub(super) fn is_stillborn(&self) -> bool {
+    pub(super) fn is_abandoned(&self) -> bool {
         let inner = self.inner.borrow();
-        !inner.is_connected && matches!(inner.lost, Some(Lost::Closed(_)))
+        !inner.is_connected && matches!(inner.lost, Some(CloseReason::Closed(_)))
     }
 
     /// Tells whom it concerns what happened.
@@ -164,7 +164,7 @@ impl Quic {
             inner.wake_writable();
         }
         if is_drained {
-            inner.lost.get_or_insert(Lost::Silent);
+            inner.lost.get_or_insert(CloseReason::Silent);
             inner.wake_all();
             return Notified::Drained;
         }
@@ -210,7 +210,7 @@ impl Quic {
     }
 
     /// Ready when the handshake is over or will never be; `id` is the stream of whoever waits.
-    pub(crate) fn poll_connected(&self, id: StreamId, cx: &TaskContext<'_>) -> Poll<Result<(), Lost>> {
+    pub(crate) fn poll_connected(&self, id: StreamId, cx: &TaskContext<'_>) -> Poll<Result<(), CloseReason>> {
         let inner = &mut *self.inner.borrow_mut();
         match inner.lost {
             Some(lost) => Poll::Ready(Err(lost)),
@@ -222,7 +222,7 @@ impl Quic {
         }
     }
 
-    pub(crate) fn lost(&self) -> Option<Lost> {
+    pub(crate) fn lost(&self) -> Option<CloseReason> {
         self.inner.borrow().lost
     }
 
@@ -282,7 +282,7 @@ impl Quic {
             inner.is_doubtful = true;
             inner.wake();
         } else if inner.lost.is_none() {
-            inner.lost = Some(Lost::Silent);
+            inner.lost = Some(CloseReason::Silent);
             inner.connection.close(Instant::now(), VarInt::from_u32(0), Bytes::new());
             inner.wake_all();
             self.touch();
@@ -295,16 +295,16 @@ impl Quic {
     }
 
     /// Says whether the peer takes other connections and says nothing on this one. Those who can ask it anew are told.
-    pub(crate) fn set_forsaken(&self, is_forsaken: bool) {
+    pub(crate) fn set_unresponsive(&self, is_unresponsive: bool) {
         let inner = &mut *self.inner.borrow_mut();
-        if std::mem::replace(&mut inner.is_forsaken, is_forsaken) != is_forsaken && is_forsaken {
+        if std::mem::replace(&mut inner.is_unresponsive, is_unresponsive) != is_unresponsive && is_unresponsive {
             inner.wake_all();
         }
     }
 
     /// Returns whether the peer takes other connections and says nothing on this one.
-    pub(crate) fn is_forsaken(&self) -> bool {
-        self.inner.borrow().is_forsaken
+    pub(crate) fn is_unresponsive(&self) -> bool {
+        self.inner.borrow().is_unresponsive
     }
 
     /// Asks the peer whether it is there.
@@ -317,7 +317,7 @@ impl Quic {
     pub(crate) fn close(self: &Rc<Self>, code: u64) {
         let inner = &mut *self.inner.borrow_mut();
         if inner.lost.is_none() {
-            inner.lost = Some(Lost::Ours(code));
+            inner.lost = Some(CloseReason::Ours(code));
             inner.connection.close(Instant::now(), number(code), Bytes::new());
             inner.wake_all();
         }

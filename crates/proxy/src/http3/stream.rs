@@ -87,7 +87,7 @@ pub(crate) struct Stream {
     /// What is still to come of the frame of data that was begun.
     frame_left: usize,
     /// The peer has given it up, or broke the rules.
-    is_spoilt: bool,
+    is_broken: bool,
     /// The final response has begun.
     has_answered: bool,
     /// It was begun by us, towards an endpoint.
@@ -111,7 +111,7 @@ impl Stream {
             speaking: Speaking::Head,
             out: Vec::new(),
             frame_left: 0,
-            is_spoilt: false,
+            is_broken: false,
             has_answered: false,
             is_ours: false,
             sent: None,
@@ -161,8 +161,8 @@ impl Stream {
     }
 
     /// Returns whether the peer takes other connections and says nothing on that of this stream.
-    pub(crate) fn is_forsaken(&self) -> bool {
-        self.quic.is_forsaken()
+    pub(crate) fn is_unresponsive(&self) -> bool {
+        self.quic.is_unresponsive()
     }
 
     /// Ready when a head of the peer is whole, and whether the message ends with it as far as is known: see
@@ -186,7 +186,7 @@ impl Stream {
                     return Poll::Ready(Err(self.end_within().map_or(NoHead::Incomplete, |_| NoHead::Gone)));
                 }
                 Err(fault) => {
-                    self.is_spoilt = true;
+                    self.is_broken = true;
                     return Poll::Ready(Err(match fault {
                         ReadFault::Reset(code) => NoHead::Reset(code),
                         ReadFault::Gone => NoHead::Gone,
@@ -279,7 +279,7 @@ impl Stream {
                     }
                 }
                 Err(ReadFault::Reset(_) | ReadFault::Gone) => {
-                    self.is_spoilt = true;
+                    self.is_broken = true;
                     return Poll::Ready(Err(gone()));
                 }
             }
@@ -347,7 +347,7 @@ impl Stream {
         if gone.is_pending() && !self.is_ours && !self.is_over && self.quic.is_reset(self.id) {
             gone = Poll::Ready(());
         }
-        self.is_spoilt |= gone.is_ready();
+        self.is_broken |= gone.is_ready();
         gone
     }
 
@@ -365,7 +365,7 @@ impl Stream {
 
     /// Returns whether all that we say is said, while the peer's half is still open.
     pub(crate) fn awaits_end(&self) -> bool {
-        self.speaking == Speaking::Ended && !self.is_over && !self.is_spoilt
+        self.speaking == Speaking::Ended && !self.is_over && !self.is_broken
     }
 
     /// Throws the rest of the peer's message away, up to `left` bytes with the heads of its frames. Ready at its end, or when more has come
@@ -390,8 +390,8 @@ impl Stream {
     }
 
     /// Returns whether the peer has given it up, or broke the rules.
-    pub(crate) fn is_spoilt(&self) -> bool {
-        self.is_spoilt
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// Returns whether the final response has begun.
@@ -401,7 +401,7 @@ impl Stream {
 
     /// Breaks both halves off, for that is what the peer has made of it.
     pub(crate) fn refuse(&mut self, code: u64) {
-        self.is_spoilt = true;
+        self.is_broken = true;
         self.abandon(code);
     }
 

@@ -64,7 +64,7 @@ pub(crate) async fn hold(exchange: &mut Exchange<'_>, max: u64) -> Result<(), Fa
     let mut read = reader.begin(b"", first, buffers);
     if read.is_ok() {
         let connection = &mut *exchange.connection;
-        connection.watch.set(exchange.told.now, exchange.http.stream_timeout);
+        connection.watch.set(exchange.progress.now, exchange.http.stream_timeout);
         read = poll_fn(|cx| {
             if let Poll::Ready(read) = reader.poll_collect(cx, &mut connection.io, &mut body, buffers) {
                 return Poll::Ready(Ok(read));
@@ -80,9 +80,9 @@ pub(crate) async fn hold(exchange: &mut Exchange<'_>, max: u64) -> Result<(), Fa
     if let Err(fault) = read {
         return Err(refused_upload(&mut exchange.connection.io, &fault));
     }
-    exchange.told.look();
+    exchange.progress.look();
     exchange.is_read = true;
-    exchange.told.received_bytes = body.len() as u64;
+    exchange.progress.received_bytes = body.len() as u64;
     exchange.replay.hold(body.into(), reader.take_trailers());
     Ok(())
 }
@@ -114,5 +114,5 @@ async fn ask_for_body(exchange: &mut Exchange<'_>) -> Result<(), Fault> {
         Poll::Pending => connection.watch.poll(cx).map(|()| Err(connection.watch.fault(Fault::RequestBodyTimeout))),
     })
     .await
-    .inspect_err(|_| exchange.told.is_interim_cut = true)
+    .inspect_err(|_| exchange.progress.is_interim_cut = true)
 }

@@ -29,10 +29,10 @@ type Making<'a> = Pin<Box<dyn Future<Output = Result<Box<Reply>, Fault>> + 'a>>;
 /// # Errors
 /// The exchange that it is for has ended: its client has gone, or its time is over.
 pub(super) async fn made(call: Call, exchange: &mut Exchange<'_>) -> Result<Result<Box<Reply>, Fault>, Fault> {
-    let called = exchange.told.route.and_then(|route| route.called.get(call.cluster.place()));
+    let called = exchange.progress.route.and_then(|route| route.called.get(call.cluster.place()));
     let Some(cluster) = called else { return Ok(Err(Fault::UnknownCluster)) };
     let is_gone = Rc::new(Cell::new(false));
-    let now = exchange.told.look();
+    let now = exchange.progress.look();
     let bound = exchange.connection.watch.bound();
     let ends = now + call.timeout;
     let site = exchange.call_site();
@@ -95,7 +95,7 @@ async fn make(
         exchange.request.framing = Framing::Length(call.body.len() as u64);
         exchange.replay.hold(call.body, None);
     }
-    exchange.told.cluster = Some(local);
+    exchange.progress.cluster = Some(local);
     let fault = exchange.forward(local).await.err().map(|fault| match (fault, &exchange.connection.io) {
         // The memory has refused what is beyond its bound.
         (Fault::ClosedInResponse, Io::Memory(memory)) if !memory.is_gone.get() => Fault::BadResponseBody,

@@ -43,7 +43,7 @@ impl<'p> Exchange<'p> {
     }
 
     fn route_that_answers(&self, of: Answers) -> Option<&'p RoutePlan> {
-        self.told.route.filter(|route| route.chain.answers() >= of && self.grpc.is_none())
+        self.progress.route.filter(|route| route.chain.answers() >= of && self.grpc.is_none())
     }
 
     async fn instead(&mut self, route: &RoutePlan, source: ResponseSource) -> Result<Option<LocalResponse>, Fault> {
@@ -63,7 +63,7 @@ impl<'p> Exchange<'p> {
                 Need::Body { max } => Met::Body(self.held_within(max)),
                 need => self.meet(need).await?,
             };
-            self.told.look();
+            self.progress.look();
             flow = self.with_found(met, |exchange, found| {
                 let resumed = exchange.with_response(source, |head, view, turn| {
                     route.chain.resume_answer(&mut place, found, (head, view), turn)

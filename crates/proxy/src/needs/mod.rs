@@ -34,7 +34,7 @@ impl Exchange<'_> {
         let mut need = first;
         for _ in 0..Need::PER_EXCHANGE_MAX {
             let met = self.meet(need).await?;
-            self.told.look();
+            self.progress.look();
             match self.resume(route, &mut place, met) {
                 Flow::Need(next) => need = next,
                 flow => return Ok(flow),
@@ -53,7 +53,7 @@ impl Exchange<'_> {
     }
 
     async fn wait_until(&mut self, moment: Instant) -> Result<(), Fault> {
-        let now = self.told.look();
+        let now = self.progress.look();
         self.pause(moment.saturating_duration_since(now)).await
     }
 

@@ -108,8 +108,8 @@ impl Published {
         let there = there.filter(|bound| bound.is_in_use() && listen::overlap(&bound.address, at));
         let all: Vec<_> = there.filter_map(|bound| Some((bound.address == *at, bound.quic.clone()?))).collect();
         let owner = all.iter().rfind(|(is_at, _)| *is_at).map(|(_, quic)| quic.clone());
-        let is_kin = |quic: &Generation| owner.as_ref().is_none_or(|owner| owner.is_kin(quic));
-        all.into_iter().map(|(_, quic)| quic).filter(is_kin).collect()
+        let shares_keys = |quic: &Generation| owner.as_ref().is_none_or(|owner| owner.shares_keys(quic));
+        all.into_iter().map(|(_, quic)| quic).filter(shares_keys).collect()
     }
 
     /// Returns whether connections of QUIC are left at an address that a plan has for datagrams: their datagrams look alike.

@@ -1,16 +1,18 @@
-//! One direction.
+//! A pump: moves the bytes of one direction from the sender to the receiver.
 
+mod decode;
+mod encode;
 mod whole;
 
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use model::fields::Fields;
-use wire::http1::{self, Framing};
+use wire::http1::Framing;
 
 use super::body::{BodyReader, BodyWriter};
 use super::fault::PumpFault;
-use super::stage::{Pulled, Stages};
+use super::stage::Stages;
 use crate::buffer::{Buffer, BufferPool};
 use crate::io::Io;
 use crate::worker_plan::Withheld;
@@ -310,226 +312,11 @@ impl Pump {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads once and encodes what came into `outgoing`.
-    fn poll_fill(&mut self, cx: &mut TaskContext<'_>, from: &mut Io, pool: &BufferPool) -> Result<Poll<()>, PumpFault> {
-        match from.poll_read_ready(cx) {
-            Poll::Pending => return Ok(Poll::Pending),
-            Poll::Ready(Err(_)) => return Err(PumpFault::Read),
-            Poll::Ready(Ok(())) => {}
-        }
-        let mut buffer = pool.take();
-        let count = match from.poll_read(cx, buffer.room()) {
-            Poll::Pending => {
-                pool.give(buffer);
-                return Ok(Poll::Pending);
-            }
-            Poll::Ready(Err(_)) => {
-                pool.give(buffer);
-                return Err(PumpFault::Read);
-            }
-            Poll::Ready(Ok(count)) => count,
-        };
-        buffer.filled(count);
-        // A coder may take much before it writes anything: what has come is progress.
-        self.written |= count > 0 && self.stages.is_some();
-        let recoded = if count == 0 {
-            self.end_of_stream(&mut buffer, from, pool)
-        } else {
-            let is_over = from.message().is_some_and(|stream| stream.is_over());
-            self.recode(&mut buffer, is_over, pool)
-        };
-        if matches!(recoded, Err(PumpFault::Framing | PumpFault::Truncated))
-            && let Some(stream) = from.message()
-        {
-            // It is longer or shorter than it said.
-            stream.refuse_malformed();
-        }
-        if buffer.is_empty() || recoded.is_err() {
-            pool.give(buffer);
-        } else {
-            self.outgoing = Some(buffer);
-        }
-        recoded.map(Poll::Ready)
-    }
-
-    fn end_of_stream(&mut self, buffer: &mut Buffer, from: &mut Io, pool: &BufferPool) -> Result<(), PumpFault> {
-        match self.reader {
-            BodyReader::UntilClose => {
-                self.reader = BodyReader::Done;
-                self.hand_on(buffer, None, pool)
-            }
-            BodyReader::Stream(None | Some(0)) | BodyReader::BoundedStream(_) | BodyReader::Held(_) => {
-                if let BodyReader::Held(last) = std::mem::replace(&mut self.reader, BodyReader::Done) {
-                    // The buffer is empty.
-                    let _fits = buffer.append(&[last]);
-                    self.moved_bytes += 1;
-                }
-                let mut trailers = from.message().and_then(|stream| stream.take_trailers());
-                self.thin_out(trailers.as_deref_mut());
-                self.hand_on(buffer, trailers.as_deref(), pool)
-            }
-            _ => Err(PumpFault::Truncated),
-        }
-    }
-
-    /// Takes the sender's framing off what is in the buffer and puts the receiver's on. `is_over` says of a stream that
-    /// nothing comes after it.
-    fn recode(&mut self, buffer: &mut Buffer, is_over: bool, pool: &BufferPool) -> Result<(), PumpFault> {
-        let mut finished = None;
-        match std::mem::replace(&mut self.reader, BodyReader::Done) {
-            BodyReader::Done => self.keep_leftover(buffer, 0, pool),
-            BodyReader::UntilClose => self.reader = BodyReader::UntilClose,
-            BodyReader::Stream(left) => {
-                let left = match left.map(|left| left.checked_sub(buffer.len() as u64)) {
-                    Some(None) => return Err(PumpFault::Framing),
-                    left => left.flatten(),
-                };
-                match (left, buffer.data().last()) {
-                    (Some(1..), _) if is_over => return Err(PumpFault::Truncated),
-                    _ if is_over => {}
-                    (Some(0), Some(&last)) if self.writer == BodyWriter::Held => {
-                        self.reader = BodyReader::Held(last);
-                        buffer.truncate(buffer.len() - 1);
-                    }
-                    _ => self.reader = BodyReader::Stream(left),
-                }
-            }
-            // Nothing but the end was due.
-            BodyReader::Held(_) => return Err(PumpFault::Framing),
-            BodyReader::BoundedStream(left) => {
-                let left = left.checked_sub(buffer.len() as u64).ok_or(PumpFault::TooLong)?;
-                if !is_over {
-                    self.reader = BodyReader::BoundedStream(left);
-                }
-            }
-            BodyReader::Length(left) => {
-                let taken = left.min(buffer.len() as u64);
-                if left > taken {
-                    self.reader = BodyReader::Length(left - taken);
-                }
-                self.keep_leftover(buffer, taken as usize, pool);
-            }
-            BodyReader::Chunked(mut chunks) => {
-                let decoded = chunks.decoder.decode_in_place(buffer.data_mut()).map_err(|_| PumpFault::Framing)?;
-                chunks.left = chunks.left.checked_sub(decoded.data_len as u64).ok_or(PumpFault::TooLong)?;
-                if decoded.done {
-                    self.keep_leftover(buffer, decoded.consumed, pool);
-                    finished = Some(chunks);
-                } else {
-                    self.reader = BodyReader::Chunked(chunks);
-                }
-                buffer.truncate(decoded.data_len);
-            }
-        }
-        self.moved_bytes += buffer.len() as u64;
-        self.thin_out(finished.as_mut().map(|chunks| chunks.decoder.trailers_mut()));
-        self.hand_on(buffer, finished.as_ref().map(|chunks| chunks.decoder.trailers()), pool)
-    }
-
-    fn thin_out(&self, trailers: Option<&mut Fields>) {
-        if let (Some(withheld), Some(trailers)) = (&self.withheld, trailers) {
-            withheld.take_out(trailers);
-        }
-    }
-
-    /// Cuts what lies behind the body off the buffer.
-    fn keep_leftover(&mut self, buffer: &mut Buffer, body_len: usize, pool: &BufferPool) {
-        if buffer.len() > body_len {
-            let mut leftover = pool.take();
-            // Both are of one size and the headroom is the same, so it fits.
-            let fits = leftover.append(&buffer.data()[body_len..]);
-            debug_assert!(fits);
-            self.leftover = Some(leftover);
-            buffer.truncate(body_len);
-        }
-    }
-
-    /// Passes what was taken out of the sender's framing on to the receiver's, through the stages if there are any.
-    fn hand_on(&mut self, buffer: &mut Buffer, trailers: Option<&Fields>, pool: &BufferPool) -> Result<(), PumpFault> {
-        let is_last = self.reader.is_done();
-        let given = if is_last { self.trailers.take() } else { None };
-        let trailers = trailers.or(given.as_deref());
-        let Some(stages) = &mut self.stages else { return self.encode(buffer, trailers, is_last, pool) };
-        if is_last {
-            stages.trailers(trailers.cloned());
-        }
-        stages.feed(std::mem::replace(buffer, Buffer::nothing()), is_last, pool);
-        let pulled = stages.pull(pool)?;
-        *buffer = pulled.buffer;
-        self.encode_pulled(buffer, pulled.is_done, pool)
-    }
-
-    /// Encodes more of what is in the stages.
-    fn pull(&mut self, pool: &BufferPool) -> Result<(), PumpFault> {
-        let Some(stages) = &mut self.stages else { return Ok(()) };
-        let Pulled { mut buffer, is_done } = stages.pull(pool)?;
-        self.encode_pulled(&mut buffer, is_done, pool)?;
-        self.send(buffer, pool);
-        Ok(())
-    }
-
-    /// Encodes what the stages hold back, as the sender is silent. False: they hold back nothing.
-    fn flush_stages(&mut self, pool: &BufferPool) -> Result<bool, PumpFault> {
-        let Some(stages) = &mut self.stages else { return Ok(false) };
-        let Some(mut buffer) = stages.flush(pool)? else { return Ok(false) };
-        let has_bytes = !buffer.is_empty();
-        self.encode(&mut buffer, None, false, pool)?;
-        self.send(buffer, pool);
-        Ok(has_bytes)
-    }
-
-    fn encode_pulled(&mut self, buffer: &mut Buffer, is_last: bool, pool: &BufferPool) -> Result<(), PumpFault> {
-        let trailers = self.stages.as_mut().filter(|_| is_last).and_then(|stages| stages.take_trailers());
-        self.encode(buffer, trailers.as_deref(), is_last, pool)
-    }
-
-    fn send(&mut self, buffer: Buffer, pool: &BufferPool) {
-        if buffer.is_empty() {
-            pool.give(buffer);
-        } else {
-            self.outgoing = Some(buffer);
-        }
-    }
-
     fn take_queued(&mut self) -> Option<Buffer> {
         if self.queued.is_empty() { None } else { Some(self.queued.remove(0)) }
     }
 
     fn fills_per_turn(&self) -> usize {
         if self.stages.is_none() { FILLS_PER_TURN_MAX } else { CODED_FILLS_PER_TURN_MAX }
-    }
-
-    /// Puts the receiver's framing on.
-    fn encode(
-        &mut self,
-        buffer: &mut Buffer,
-        trailers: Option<&Fields>,
-        is_last: bool,
-        pool: &BufferPool,
-    ) -> Result<(), PumpFault> {
-        let mut fits = true;
-        if self.writer == BodyWriter::Chunked && !buffer.is_empty() {
-            let mut head = [0; http1::CHUNK_HEAD_BYTES_MAX];
-            let start = http1::write_chunk_head(buffer.len(), &mut head);
-            fits &= buffer.prepend(&head[start..]) && buffer.append(http1::CHUNK_TAIL);
-        }
-        if is_last {
-            self.ended = true;
-            self.flushed = false;
-            if self.writer == BodyWriter::Chunked {
-                let mut last = Vec::new();
-                http1::write_last_chunk(trailers.unwrap_or(&Fields::default()), &mut last);
-                if !buffer.append(&last) {
-                    // Stages may leave no room behind what they made.
-                    let mut alone = pool.take();
-                    fits &= alone.append(&last);
-                    self.queued.push(alone);
-                }
-            } else if self.writer == BodyWriter::Stream {
-                self.trailers = trailers.filter(|trailers| !trailers.is_empty()).map(|own| Box::new(own.clone()));
-            }
-        }
-        // Head room and tail room hold a chunk's head and tail, and trailers are bounded below a buffer.
-        if fits { Ok(()) } else { Err(PumpFault::Framing) }
     }
 }

@@ -1,6 +1,6 @@
 //! TLS towards clients and endpoints: from the PEM files of a plan to what a handshake needs.
 //!
-//! The rest of the data plane sees only [`ListenerTls`] and [`UpstreamTlsNow`]; the TLS library's names stay in here.
+//! The rest of the data plane sees only [`ListenerTls`] and [`ClusterTls`]; the TLS library's names stay in here.
 //! Material is built before a plan is published, off the workers' threads, and what is unchanged is taken over.
 
 mod certificates;
@@ -20,13 +20,13 @@ pub use downstream::TicketHandover;
 pub(crate) use downstream::{ListenerTls, facts_of, facts_of_quic, set_token_secret, token_secret};
 pub(crate) use noted::Noted;
 pub use tickets::TicketKey;
-pub(crate) use upstream::UpstreamTlsNow;
+pub(crate) use upstream::ClusterTls;
 
 /// The TLS side of one plan.
 #[derive(Default)]
 pub(crate) struct TlsMaterial {
     listeners: HashMap<Name, Arc<ListenerTls>>,
-    clusters: HashMap<Name, Arc<UpstreamTlsNow>>,
+    clusters: HashMap<Name, Arc<ClusterTls>>,
     /// Of the process before, for listeners that begin.
     inherited: Vec<TicketHandover>,
 }
@@ -59,7 +59,7 @@ impl TlsMaterial {
             let Some(settings) = &cluster.tls else { continue };
             let path = format!("clusters/{}/tls", cluster.name);
             let settings = (settings, cluster.pool.versions());
-            match UpstreamTlsNow::build(settings, &provider, previous.clusters.get(&cluster.name)) {
+            match ClusterTls::build(settings, &provider, previous.clusters.get(&cluster.name)) {
                 Ok(tls) => drop(built.clusters.insert(cluster.name.clone(), tls)),
                 Err(issue) => issues.push(issue.below(&path)),
             }
@@ -81,7 +81,7 @@ impl TlsMaterial {
         self.listeners.get(name).cloned()
     }
 
-    pub(crate) fn cluster(&self, name: &Name) -> Option<Arc<UpstreamTlsNow>> {
+    pub(crate) fn cluster(&self, name: &Name) -> Option<Arc<ClusterTls>> {
         self.clusters.get(name).cloned()
     }
 }

@@ -19,7 +19,7 @@ use super::provider::Provider;
 const SESSIONS_MAX: usize = 256;
 
 /// What a cluster needs to shake hands with its endpoints.
-pub(crate) struct UpstreamTlsNow {
+pub(crate) struct ClusterTls {
     pub connector: TlsConnector,
     server_name: Option<ServerName<'static>>,
     settings: UpstreamTls,
@@ -30,7 +30,7 @@ pub(crate) struct UpstreamTlsNow {
     http1: Option<Arc<Self>>,
 }
 
-impl UpstreamTlsNow {
+impl ClusterTls {
     pub(super) fn build(
         (settings, versions): (&UpstreamTls, HttpVersions),
         provider: &Provider,

@@ -9,27 +9,22 @@ use std::time::{Duration, Instant};
 use model::Fault;
 use model::snapshot::Endpoint;
 use model::socket::ClusterSocket;
-use plan::EndpointPlan;
 use tokio::net::TcpStream;
 
-use super::Line;
+use super::connection::{Line, UpstreamConnection};
 use super::opening::Opening;
-use super::pool::UpstreamConnection;
-use super::shared::attempt::Wanted;
 use crate::byte_stream::ByteStream;
 use crate::connection::Connection;
-use crate::exchange::Exchange;
 use crate::io::Io;
 use crate::socket;
-use crate::tls::UpstreamTlsNow;
-use crate::worker_plan::{ClusterLocal, EndpointLocal};
+use crate::tls::ClusterTls;
 
 /// Where a connection goes, and how it is set up.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
     pub endpoint: &'a Endpoint,
     pub socket: &'a ClusterSocket,
-    pub tls: Option<&'a UpstreamTlsNow>,
+    pub tls: Option<&'a ClusterTls>,
 }
 
 /// Connects for a client, TLS included, within `timeout`.
@@ -66,37 +61,6 @@ pub(crate) async fn attended<T>(
 
 /// A line that is being got.
 pub(crate) type Connecting<'p> = Pin<Box<dyn Future<Output = Result<Line, Fault>> + 'p>>;
-
-/// Gets a line beside what else is done for a client, within the time to connect: at once, or in a while. `at` is now if it may
-/// be one that was idle.
-pub(crate) fn line_beside<'p>(
-    exchange: &Exchange<'p>,
-    local: &'p ClusterLocal,
-    (endpoint, endpoint_local): (&'p EndpointPlan, &'p EndpointLocal),
-    at: Option<Instant>,
-) -> Result<Line, Connecting<'p>> {
-    if let Some(wanted) = Wanted::new(exchange, local, (endpoint, endpoint_local), at.is_none()) {
-        return wanted.at_once(at.unwrap_or_else(Instant::now)).map_err(|missing| wanted.later(missing));
-    }
-    let (worker, timeout) = (exchange.worker.index, local.plan.cluster.timeouts.connect);
-    let shard = endpoint_local.series.of(worker);
-    if let Some(kept) = at.and_then(|at| exchange.kept_for(local, endpoint_local, at)) {
-        shard.reused.add(1);
-        return Ok(Line::Http1(kept));
-    }
-    let opening = exchange.opening(&local.plan);
-    let socket = &local.plan.cluster.socket;
-    let target = Target { endpoint: &endpoint.endpoint, socket, tls: local.tls.as_deref() };
-    Err(Box::pin(async move {
-        let work = tokio::time::timeout(timeout, establish(target, opening));
-        let connected = work.await.unwrap_or(Err(Fault::ConnectTimeout));
-        match &connected {
-            Ok(_) => shard.connects_opened.add(1),
-            Err(_) => shard.connects_failed.add(1),
-        }
-        connected.map(Line::Http1)
-    }))
-}
 
 /// Connects, TLS included.
 ///

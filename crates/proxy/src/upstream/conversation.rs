@@ -21,9 +21,8 @@ use wire::http1::{
 };
 
 use self::upload::{refused_upload, upload_fault, upload_of, writer_of};
-use super::Line;
-use super::pool::UpstreamConnection;
 use super::shared::stream::{self, Ended};
+use super::{Line, UpstreamConnection, hedge_rules};
 use crate::buffer::Buffer;
 use crate::connection::Next;
 use crate::exchange::Exchange;
@@ -72,7 +71,7 @@ impl<'p> Conversation<'p> {
         head.clear();
         let upstream = match line {
             Line::Http1(mut upstream) => {
-                upstream.begin(exchange.told.now);
+                upstream.begin(exchange.progress.now);
                 let how = SendRequest {
                     framing: exchange.framing_for_endpoint(),
                     host_fallback: endpoint.endpoint.name.as_str(),
@@ -129,9 +128,9 @@ impl<'p> Conversation<'p> {
     }
 
     pub(crate) async fn run(&mut self, exchange: &mut Exchange<'p>) -> Result<Next, Fault> {
-        let is_first = exchange.told.retries == 0 && exchange.told.hedges == 0;
-        let hedged = exchange.told.cluster.filter(|_| is_first && exchange.is_replayable());
-        let hedged = hedged.and_then(|local| Some((hedge::rules(exchange, local)?, &**local)));
+        let is_first = exchange.progress.retries == 0 && exchange.progress.hedges == 0;
+        let hedged = exchange.progress.cluster.filter(|_| is_first && exchange.is_replayable());
+        let hedged = hedged.and_then(|local| Some((hedge_rules::rules(exchange, local)?, &**local)));
         // On a connection that is one client's nobody else can answer for its endpoint.
         let parsed = match hedged.filter(|_| self.upstream.as_ref().is_none_or(|line| line.bond == Bond::None)) {
             None => self.await_head(exchange).await?,
@@ -148,10 +147,10 @@ impl<'p> Conversation<'p> {
         }
         self.note_authentication(exchange);
         exchange.witness_head();
-        if exchange.told.cluster.is_some_and(|local| policy(exchange, local).on.hold_after_answer()) {
+        if exchange.progress.cluster.is_some_and(|local| policy(exchange, local).on.hold_after_answer()) {
             self.keep_sent(exchange, None);
         }
-        if exchange.told.cluster.is_some_and(|local| exchange.retries_status(local)) {
+        if exchange.progress.cluster.is_some_and(|local| exchange.retries_status(local)) {
             // Boxed: it is rare, and its state would make every exchange larger.
             Box::pin(self.discard_response(exchange, &parsed)).await;
             return Err(Fault::RetriedStatus);
@@ -187,7 +186,7 @@ impl<'p> Conversation<'p> {
         // Clients of HTTP/2 and HTTP/3 have many requests on one connection: see `is_wanted_by`.
         let is_call = exchange.connection.io.is_memory();
         if upstream.bond == Bond::Client && exchange.incoming.head.version < Version::Http2 && !is_call {
-            let slot = exchange.told.endpoint.map(|(endpoint, _)| endpoint.state.slot);
+            let slot = exchange.progress.endpoint.map(|(endpoint, _)| endpoint.state.slot);
             exchange.connection.facts.authenticated_at.set(slot);
         }
     }
@@ -195,7 +194,7 @@ impl<'p> Conversation<'p> {
     /// Keeps what was sent on a stream, should it be needed again: what nobody has looked at because the stream was refused, and
     /// else as much as the rules for retries allow.
     fn keep_sent(&mut self, exchange: &mut Exchange<'p>, fault: Option<Fault>) {
-        let allowed = exchange.told.cluster.map_or(0, |local| policy(exchange, local).body_bytes_max);
+        let allowed = exchange.progress.cluster.map_or(0, |local| policy(exchange, local).body_bytes_max);
         let max = if fault == Some(Fault::StreamRefused) { REPLAY_BYTES_MAX } else { allowed };
         let stream = self.upstream.as_mut().and_then(|upstream| upstream.io.message());
         if let Some(sent) = stream.and_then(MessageStream::take_sent)
@@ -221,7 +220,7 @@ impl<'p> Conversation<'p> {
 
     fn begin_waiting(&self, exchange: &mut Exchange<'p>) {
         let timeout = self.upload_timeout(exchange);
-        exchange.connection.watch.set(exchange.told.now, timeout);
+        exchange.connection.watch.set(exchange.progress.now, timeout);
     }
 
     /// Ready with the head of the final response, or with what came of the endpoint instead.
@@ -255,8 +254,8 @@ impl<'p> Conversation<'p> {
     /// Notes how long the endpoint took. What it took to answer before it had the whole request is not known, which 0 says: it
     /// may not have worked on it at all, or have waited for its client.
     fn note_first_byte(&self, exchange: &mut Exchange<'p>) {
-        let now = exchange.told.look();
-        exchange.told.phases.first_byte = self.sent_at.map_or(Duration::ZERO, |sent_at| now - sent_at);
+        let now = exchange.progress.look();
+        exchange.progress.phases.first_byte = self.sent_at.map_or(Duration::ZERO, |sent_at| now - sent_at);
     }
 
     /// What a time-out means before the response head is there.
@@ -285,7 +284,7 @@ impl<'p> Conversation<'p> {
         let moved = self.upload.poll(cx, &mut exchange.connection.io, &mut upstream.io, buffers);
         match moved {
             Poll::Ready(Ok(())) => {
-                self.sent_at = Some(exchange.told.look());
+                self.sent_at = Some(exchange.progress.look());
                 self.expect_head(exchange);
                 Poll::Ready(Ok(()))
             }
@@ -293,7 +292,7 @@ impl<'p> Conversation<'p> {
                 // The endpoint may have answered before it stopped reading.
                 self.upload_broken = true;
                 self.upload.stop(buffers);
-                exchange.told.look();
+                exchange.progress.look();
                 self.expect_head(exchange);
                 Poll::Ready(Ok(()))
             }
@@ -313,13 +312,13 @@ impl<'p> Conversation<'p> {
         // The watch is that of the first attempt.
         if self.download.is_none() && !self.is_beside {
             let timeout = self.head_timeout(exchange);
-            exchange.connection.watch.set(exchange.told.now, timeout);
+            exchange.connection.watch.set(exchange.progress.now, timeout);
         }
     }
 
     fn head_timeout(&self, exchange: &Exchange<'p>) -> Duration {
         let whole = self.cluster.cluster.timeouts.response_head;
-        let tried = exchange.told.cluster.and_then(|local| policy(exchange, local).timeout);
+        let tried = exchange.progress.cluster.and_then(|local| policy(exchange, local).timeout);
         tried.map_or(whole, |tried| whole.min(tried))
     }
 
@@ -353,7 +352,9 @@ impl<'p> Conversation<'p> {
                     Poll::Ready(Ok(parsed)) => parsed,
                     Poll::Ready(Err(ended)) => return Poll::Ready(Err(self.ended_fault(ended))),
                     // What is not heard there is asked for anew, sooner than the connection is given up, if that does no harm.
-                    Poll::Pending if stream.is_forsaken() && self.interim_count == 0 && exchange.may_send_again() => {
+                    Poll::Pending
+                        if stream.is_unresponsive() && self.interim_count == 0 && exchange.may_send_again() =>
+                    {
                         return Poll::Ready(Err(Fault::StaleConnection));
                     }
                     Poll::Pending => return Poll::Pending,
@@ -467,20 +468,20 @@ impl<'p> Conversation<'p> {
         if let Some(leftover) = self.upload.take_leftover() {
             exchange.connection.received = Some(leftover);
         }
-        if exchange.told.status == 0 {
+        if exchange.progress.status == 0 {
             self.keep_sent(exchange, fault);
         }
-        exchange.told.is_interim_cut = self.interim.1 > 0;
+        exchange.progress.is_interim_cut = self.interim.1 > 0;
         exchange.is_read = self.upload.is_read();
         self.upload.stop(buffers);
         match exchange.replay.again() {
             // It is counted once, however often it was sent.
-            Some(kept) if !kept.is_coded => exchange.told.received_bytes = kept.bytes.len() as u64,
-            _ => exchange.told.received_bytes += self.upload.moved_bytes(),
+            Some(kept) if !kept.is_coded => exchange.progress.received_bytes = kept.bytes.len() as u64,
+            _ => exchange.progress.received_bytes += self.upload.moved_bytes(),
         }
         if let Some(mut download) = self.download.take() {
             download.stop(buffers);
-            exchange.told.sent_bytes += download.sent_bytes();
+            exchange.progress.sent_bytes += download.sent_bytes();
         }
         if let Some(buffer) = self.inbound.take() {
             buffers.give(buffer);

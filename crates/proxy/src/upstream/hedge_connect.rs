@@ -1,5 +1,5 @@
-//! A second endpoint beside one that is slow to connect: whoever is connected first gets the request. Nothing was sent to the
-//! other, so this is for all methods, and harmless. Nothing of this is touched while a cluster and a route have no `hedge`.
+//! A second endpoint beside one that is slow to connect: the request goes to the first that is connected. Nothing was sent to the other,
+//! so this is safe for all methods. Nothing of this is touched while a cluster and a route have no `hedge`.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,15 +13,16 @@ use plan::{EndpointPlan, Lease, Pass, Seen};
 use tokio::time::Sleep;
 
 use super::Line;
-use super::connect::{Connecting, line_beside};
-use super::conversation::hedge::{self, rules_of, take_place};
+use super::connect::Connecting;
+use super::hedge_line::line_beside;
+use super::hedge_rules::{self, rules_of, take_place};
 use crate::exchange::Exchange;
 use crate::worker_plan::{ClusterLocal, EndpointLocal};
 
 /// The rules for a connection that is made for an exchange, and how long it may take alone.
 pub(crate) fn rules<'p>(exchange: &Exchange<'p>, local: &'p ClusterLocal) -> Option<(&'p Hedge, Duration)> {
     let rules = rules_of(exchange, local)?;
-    let is_first = exchange.told.retries == 0 && exchange.told.hedges == 0;
+    let is_first = exchange.progress.retries == 0 && exchange.progress.hedges == 0;
     if !is_first || local.plan.endpoints.len() < 2 {
         return None;
     }
@@ -30,7 +31,7 @@ pub(crate) fn rules<'p>(exchange: &Exchange<'p>, local: &'p ClusterLocal) -> Opt
 }
 
 /// Waits for the `first` line, to the endpoint that was picked, and asks another one too when that takes longer than `after`. The
-/// exchange is then at the one whose line is given, [`crate::exchange::Told::endpoint`].
+/// exchange is then at the one whose line is given, [`crate::exchange::Progress::endpoint`].
 ///
 /// # Errors
 /// As [`super::connect::connect`]; that of the first endpoint when both fail.
@@ -41,8 +42,8 @@ pub(crate) async fn line_to_either<'p>(
     (endpoint, endpoint_local): (&'p EndpointPlan, &'p EndpointLocal),
     first: Connecting<'p>,
 ) -> Result<Line, Fault> {
-    let begun = exchange.told.now;
-    if hedge::rules(exchange, local).is_none() || !exchange.is_replayable() {
+    let begun = exchange.progress.now;
+    if hedge_rules::rules(exchange, local).is_none() || !exchange.is_replayable() {
         // Others that may be hedged have earned their share of the budget already.
         local.hedging.borrow_mut().earn(rules);
     }
@@ -53,8 +54,8 @@ pub(crate) async fn line_to_either<'p>(
     let mut race =
         Race { rules, local, endpoint, endpoint_local, alarm, first: Some(first), failed: None, rival: None };
     let outcome = poll_fn(|cx| race.poll(cx, exchange)).await;
-    let at = exchange.told.look();
-    exchange.told.phases.connect += at - begun;
+    let at = exchange.progress.look();
+    exchange.progress.phases.connect += at - begun;
     if matches!(outcome, Err(Fault::TotalTimeout)) {
         exchange.witness_lateness();
         race.witness_lateness(exchange);
@@ -157,7 +158,7 @@ impl<'p> Race<'p> {
     ) {
         endpoint_local.series.of(exchange.worker.index).fault(fault);
         exchange.replay.tried.push(endpoint.state.slot);
-        let at = exchange.told.look();
+        let at = exchange.progress.look();
         if fault.consequence().against_health {
             self.local.plan.witness(&endpoint.state, Seen::Failed, at);
             self.local.plan.tell_circuit(&mut pass, false, at);
@@ -166,7 +167,7 @@ impl<'p> Race<'p> {
 
     /// Asks one more endpoint, if there is another with room and the budget allows it.
     fn add_rival(&mut self, exchange: &mut Exchange<'p>) {
-        let at = exchange.told.look();
+        let at = exchange.progress.look();
         let local = self.local;
         let shard = local.series.of(exchange.worker.index);
         if !local.hedging.borrow_mut().affords(self.rules, at) {
@@ -180,7 +181,7 @@ impl<'p> Race<'p> {
         debug_assert!(is_paid, "no other task takes from it meanwhile");
         shard.hedges.add(1);
         shard.picked(lease.reason());
-        exchange.told.hedges += 1;
+        exchange.progress.hedges += 1;
         // Not one that was idle, of which nobody knows whether it still works.
         let line = line_beside(exchange, local, (endpoint, endpoint_local), None);
         self.rival = Some(Rival { endpoint, endpoint_local, lease, pass, line });
@@ -199,14 +200,14 @@ impl<'p> Race<'p> {
             self.endpoint_local.series.of(index).fault(fault);
         }
         if let Some(session) = &exchange.session {
-            exchange.told.session = session.outcome(Some(lease.endpoint_index()));
+            exchange.progress.session = session.outcome(Some(lease.endpoint_index()));
         }
         exchange.replay.tried.push(self.endpoint.state.slot);
-        exchange.told.pick = Some(lease.reason());
+        exchange.progress.pick = Some(lease.reason());
         exchange.lease = Some(lease);
         exchange.pass = pass;
-        exchange.told.endpoint = Some((endpoint, endpoint_local));
-        exchange.told.is_witnessed = false;
+        exchange.progress.endpoint = Some((endpoint, endpoint_local));
+        exchange.progress.is_witnessed = false;
         self.local.series.of(index).hedges_won.add(1);
     }
 
@@ -215,7 +216,7 @@ impl<'p> Race<'p> {
         if let Some(rival) = &mut self.rival
             && !exchange.is_bounded_by_client()
         {
-            self.local.plan.tell_circuit(&mut rival.pass, false, exchange.told.look());
+            self.local.plan.tell_circuit(&mut rival.pass, false, exchange.progress.look());
         }
     }
 }

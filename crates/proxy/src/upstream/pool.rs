@@ -4,71 +4,25 @@
 //! time does not need age and go. No task waits on an idle connection; the kernel's report of its end is seen when it is
 //! taken out, or by the sweep.
 //!
-//! Where a connection shows whom it speaks for, or an endpoint has authenticated somebody there, it is used again for the same
-//! client's connection only, and where it shows something of an exchange, only for those of which it would show the same. Anybody can have connections become his by bringing credentials, so those have half of the room at most
-//! where others are kept too, and give way to them when there is no more.
+//! A connection that identifies its client, or on which an endpoint has authenticated one, is reused for that client's connection only.
+//! Where its PROXY header shows something of an exchange, it is reused only for exchanges with the same values. Any client can create such
+//! connections by sending credentials, so they get half of the room at most, and give way to shared ones when the pool is full.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
 
-use model::limits::STALE_WITHIN;
 use model::proxy_protocol::SendProxy;
 use model::snapshot;
 use model::socket::ClusterSocket;
 use plan::cluster::own_tlvs::Tlvs;
 use wire::authentication::Bond;
 
+use super::connection::{UpstreamConnection, let_end};
 use super::opening::is_private;
 use super::shared::connections::SharedConnections;
-use super::shared::permit::StreamPermit;
-use super::shared::stream::let_end;
 use crate::connection::ConnectionFacts;
-use crate::io::Io;
-
-/// A connection to an endpoint.
-pub(crate) struct UpstreamConnection {
-    pub io: Io,
-    /// Exchanges carried before the present one.
-    pub requests: u64,
-    /// Whether the endpoint takes one client for the author of all that comes on it.
-    pub bond: Bond,
-    idle_since: Instant,
-    /// What its PROXY header said of the exchange for which it was made, where that may differ from one to the next.
-    pub shown: Option<Box<Tlvs>>,
-    /// The connection's own, if `io` is one stream of it.
-    permit: Option<Box<StreamPermit>>,
-}
-
-impl UpstreamConnection {
-    pub(crate) fn new(io: Io, now: Instant) -> Self {
-        Self { io, requests: 0, bond: Bond::None, idle_since: now, shown: None, permit: None }
-    }
-
-    /// One stream of a connection.
-    pub(super) fn of_stream(io: Io, permit: Box<StreamPermit>, now: Instant) -> Self {
-        let requests = u64::from(permit.was_idle);
-        Self { io, requests, bond: Bond::None, idle_since: now, shown: None, permit: Some(permit) }
-    }
-
-    /// What `io` is a stream of.
-    pub(super) fn permit(&self) -> Option<&StreamPermit> {
-        self.permit.as_deref()
-    }
-
-    /// A request begins on it: it is idle no more.
-    pub(super) fn begin(&mut self, now: Instant) {
-        self.idle_since = now;
-    }
-
-    /// Whether its end, without a byte of a response, may be the end of an idle connection: it has carried an exchange before, and
-    /// the present one began only a moment ago, or the endpoint has said nothing at all since.
-    pub(crate) fn may_be_stale(&self) -> bool {
-        let is_silent = || self.permit().is_some_and(StreamPermit::is_forsaken);
-        self.requests > 0 && (self.idle_since.elapsed() < STALE_WITHIN || is_silent())
-    }
-}
 
 /// See the module.
 pub(crate) struct Pool {
@@ -152,7 +106,7 @@ impl Pool {
 
     /// Keeps a connection after an exchange that ended in good order. The connection of a stream is kept anyway.
     pub(crate) fn give(&self, mut connection: UpstreamConnection, now: Instant, client: &Rc<ConnectionFacts>) {
-        if connection.permit.is_some() {
+        if connection.permit().is_some() {
             return let_end(connection);
         }
         connection.requests += 1;
@@ -191,8 +145,7 @@ impl Pool {
         self.is_private
     }
 
-    /// Closes what is idle and keeps nothing any more: the plan that the pool belongs to is no longer in force, though
-    /// exchanges may still follow it.
+    /// Closes idle connections and keeps none from now on: the plan of the pool is no longer active, though exchanges may still follow it.
     pub(crate) fn retire(&self) {
         self.is_retired.set(true);
         self.idle.borrow_mut().clear();

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use super::Worker;
-use crate::worker_plan::{ListenerCounts, ListenerNow};
+use crate::worker_plan::{ListenerCounts, ListenerLocal};
 
 /// Counts a connection as open until it is dropped.
 pub(crate) struct Open {
@@ -13,7 +13,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    pub(crate) fn new(worker: &Rc<Worker>, listener: &ListenerNow) -> Self {
+    pub(crate) fn new(worker: &Rc<Worker>, listener: &ListenerLocal) -> Self {
         worker.open_connections.fetch_add(1, Ordering::Relaxed);
         Self { worker: worker.clone(), counts: listener.counts.clone() }
     }

@@ -18,12 +18,13 @@ use std::time::{Duration, Instant};
 
 use model::snapshot::{AccessLog, LogTarget, SyslogAddress};
 
-use super::CLOSE_MAX;
 use super::format::Compiled;
 use super::output::Output;
 use super::ring::{Pushed, Ring};
 use crate::log;
 
+/// Longest time that closing waits for what is in the rings to be written.
+pub(super) const CLOSE_MAX: Duration = Duration::from_secs(2);
 /// Time between two passes while there are records.
 const PAUSE: Duration = Duration::from_millis(100);
 

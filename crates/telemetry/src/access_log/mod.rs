@@ -23,12 +23,9 @@ use model::snapshot::AccessLog;
 
 use crate::record::Record;
 use crate::text::Clock;
-use carrier::{Carrier, Shared};
+use carrier::{CLOSE_MAX, Carrier, Shared};
 use format::Compiled;
 pub use format::{CLF, COMBINED, check_line};
-
-/// Longest time that closing waits for what is in the rings to be written.
-const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// A line longer than this gives its buffer back afterwards.
 const KEPT_LINE_BYTES_MAX: usize = 64 * 1024;

@@ -130,7 +130,7 @@ impl Found {
         // Section 8.2.1: what no line of HTTP/1.1 could hold is not worth an answer.
         let is_visible = |part: Option<&[u8]>| part.is_none_or(|part| part.iter().all(u8::is_ascii_graphic));
         let are_tokens = is_token(method) && pseudo.protocol.is_none_or(is_token);
-        // Nobody else reads the scheme, but a message with a bad one is malformed all the same (section 8.3.1).
+        // The scheme is not used, but a bad one makes the message malformed (section 8.3.1).
         let is_scheme_good = at(&self.scheme).is_none_or(is_scheme);
         if !are_tokens || !is_scheme_good || !is_visible(pseudo.authority) || !is_visible(pseudo.path) {
             return Err(BadRequest::Malformed);

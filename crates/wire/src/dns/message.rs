@@ -162,8 +162,8 @@ struct Record<'a> {
 }
 
 impl Answer {
-    /// Reads an answer to this question. `None`: it is none, or not to this question: whoever sent it is not to be believed,
-    /// and waiting goes on (RFC 5452 section 9.1).
+    /// Reads an answer to this question. Returns `None` if it is malformed or answers another question: then its sender is not trusted,
+    /// and the wait continues (RFC 5452 section 9.1).
     pub fn read(message: &[u8], id: u16, name: &Name, kind: Kind) -> Option<Self> {
         let word = |at: usize| Some(u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]));
         let flags = word(2)?;

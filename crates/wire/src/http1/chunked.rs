@@ -221,7 +221,7 @@ impl ChunkDecoder {
         &self.trailers
     }
 
-    /// The same, for whoever leaves some of them out.
+    /// As above, for a caller that removes some of them.
     pub fn trailers_mut(&mut self) -> &mut Fields {
         &mut self.trailers
     }

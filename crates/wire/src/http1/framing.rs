@@ -27,8 +27,8 @@ pub(crate) enum Length {
 }
 
 impl Length {
-    /// RFC 9110 section 8.6. A second field, or a list, is refused even when all values are the same: RFC 9112 section
-    /// 6.3 rule 5 lets a recipient merge or refuse equal values, and whoever sends two is confused or means harm.
+    /// RFC 9110 section 8.6. A second field, or a list, is rejected even when all values are equal. RFC 9112 section 6.3 rule 5 allows
+    /// merging equal values, but a sender of two is broken or hostile.
     pub(crate) fn add(&mut self, value: &[u8]) {
         *self = match (&self, decimal(value)) {
             (Self::Absent, Some(length)) => Self::Value(length),

@@ -184,7 +184,7 @@ impl LengthField {
     }
 }
 
-/// RFC 9112 section 9.3: what an HTTP/1.1 and what an HTTP/1.0 client must be told.
+/// RFC 9112 section 9.3: what `connection` must say to a client of HTTP/1.1, and to one of HTTP/1.0.
 fn push_persistence(out: &mut Vec<u8>, to: Version, keep_alive: bool, upgrade: bool) {
     if keep_alive && to == Version::Http10 {
         push_field(out, b"Connection", b"keep-alive");

@@ -1,5 +1,5 @@
-//! An HTTP/2 connection (RFC 9113) as a state machine without I/O, of the role [`Answering`] towards a client or [`Asking`] towards an
-//! endpoint. Frames, fields, windows and ends of streams are the same for both; `answering` and `asking` have what is not.
+//! An HTTP/2 connection (RFC 9113) as a state machine without I/O, of the role [`Downstream`] towards a client or [`Upstream`] towards an
+//! endpoint. Frames, fields, windows and ends of streams are the same for both; `downstream` and `upstream` have what differs.
 //!
 //! ```text
 //!            receive(bytes, a spare head)                 ┌──► Head, Data, Trailers, Reset, Broken, Opened, …
@@ -9,21 +9,21 @@
 //!            what the rules ask for: acknowledgements, windows, resets, goodbyes ─────────────────────┴──► bytes
 //! ```
 //!
-//! Whoever drives it owns it alone, gives it what was read, does what its [`Event`]s say, and writes what it has put into `out`.
-//! DATA is not copied: an event says where in the bytes that were given it lies. Nor need it be when it is sent: see
-//! [`Connection::push_data_head`]. All other frames are handled when they are whole.
+//! Its driver owns it alone, gives it what was read, acts on its [`Event`]s, and writes what it has put into `out`. DATA is not copied: an
+//! event says where it lies in the bytes that were given, and [`Connection::push_data_head`] sends it without a copy. All other frames are
+//! handled when they are whole.
 //!
 //! What a peer can make it hold has a bound: one frame, one block of fields ([`Limits::block_bytes_max`]), the streams that
 //! may be open, the numbers of those that were left, and the table of [`super::hpack`]. What a peer can make it write at once is
 //! no more than twice what it sends; whoever drives it reads nothing while much waits to be written. Frames of no use and streams
 //! that are thrown away are counted ([`Connection::take_counts`]), for how many there may be in what time is a question of the clock.
 
-mod answering;
-mod asking;
+mod downstream;
 mod frames;
 mod role;
 mod send;
 mod streams;
+mod upstream;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -35,25 +35,25 @@ use model::limits::{
     HTTP2_STREAMS_MAX,
 };
 
-use self::streams::{Incoming, Ours, Outgoing, Standing, Stream, Streams};
+use self::streams::{Incoming, Outgoing, SendState, Stream, StreamState, Streams};
 use super::frame::{self, BadFrame, FrameHead, HEAD_BYTES, PAYLOAD_BYTES_MAX, flag, kind};
 use super::hpack::{Decoder, Encoder, Strings, TABLE_BYTES};
 use super::{PREFACE, code};
 use crate::http1::{HeadLimits, RequestParsed};
 
-pub use self::answering::Answering;
-pub use self::asking::{Asking, NotSent, RequestSent};
+pub use self::downstream::Downstream;
 pub use self::role::Role;
 pub use self::send::Gone;
+pub use self::upstream::{NotSent, RequestSent, Upstream};
 
-/// Every window before it is told otherwise (section 6.9.2).
+/// The initial size of every window (section 6.9.2).
 const WINDOW_BYTES: u32 = 65_535;
 /// CONTINUATION frames of one block.
 const CONTINUATIONS_MAX: u32 = 64;
 /// Memory for pseudo-header fields that is kept between heads.
 const MEMORY_KEPT_BYTES: usize = 512;
 /// What the PING carries that asks whether a goodbye has arrived.
-const GOODBYE: [u8; 8] = *b"farewell";
+const SHUTDOWN_PING: [u8; 8] = *b"farewell";
 
 /// Bounds of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +150,7 @@ pub enum Event<P = RequestParsed> {
     /// A PING of ours was answered.
     Pong([u8; 8]),
     /// A client begins no more streams; an endpoint takes no more, and will not look at those of ours after the last that it names.
-    Goodbye {
+    Goaway {
         /// Its reason.
         code: u32,
         /// The last stream of ours that it may look at.
@@ -158,7 +158,7 @@ pub enum Event<P = RequestParsed> {
     },
 }
 
-/// The step in which a connection is told the time.
+/// The resolution of the clock that a connection is given.
 pub const TICK: Duration = Duration::from_millis(500);
 /// A stream that was begun no more of them ago is ended in haste.
 const HASTY_TICKS: u32 = 2;
@@ -171,7 +171,7 @@ pub struct Counts {
     /// Streams that were ended within about a second and before their answer began, by the client or because it broke their rules: each
     /// throws away what was done for it, and makes room for another at once.
     pub discarded: u32,
-    /// Streams whose answer has begun. What becomes of them then is nobody's fault: browsers leave many downloads in the middle.
+    /// Streams whose response has begun. Cancelling them is no fault: browsers leave many downloads in the middle.
     pub answered: u32,
 }
 
@@ -217,14 +217,14 @@ struct Pending {
     block: Vec<u8>,
 }
 
-/// How far the end is (section 6.8).
+/// The progress of a graceful shutdown (section 6.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leaving {
-    No,
-    /// It was said that there is an end, but not which stream is the last.
-    Told,
-    /// This is the last.
-    Last(u32),
+enum Shutdown {
+    None,
+    /// The first GOAWAY is sent, which names no last stream.
+    Announced,
+    /// The final GOAWAY is sent, with this last stream.
+    Final(u32),
 }
 
 /// What the peer has set.
@@ -244,7 +244,7 @@ type Step<R> = Result<(usize, Option<Event<<R as Role>::Parsed>>), u32>;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Connection<R = Answering> {
+pub struct Connection<R = Downstream> {
     role: R,
     limits: Limits,
     reading: Reading,
@@ -259,7 +259,7 @@ pub struct Connection<R = Answering> {
     incoming: Incoming,
     outgoing: Outgoing,
     peer: PeerSettings,
-    leaving: Leaving,
+    shutdown: Shutdown,
     errors: u32,
     counts: Counts,
     /// See [`Self::set_tick`].
@@ -282,7 +282,7 @@ impl<R: Role> Connection<R> {
             incoming: Incoming::new(limits.connection_window_bytes),
             outgoing: Outgoing::new(WINDOW_BYTES),
             peer: PeerSettings { window: WINDOW_BYTES, is_known: false },
-            leaving: Leaving::No,
+            shutdown: Shutdown::None,
             errors: 0,
             counts: Counts::default(),
             tick: 0,
@@ -443,11 +443,11 @@ impl<R: Role> Connection<R> {
         self.count_end(stream);
         if !self.reset(stream, code, out) {
             // Section 6.4: none is ended that was not begun.
-            if self.streams.standing(stream) == Standing::Idle {
+            if self.streams.state_of(stream) == StreamState::Idle {
                 return Err(code);
             }
             // Where breaches have no bound of their own, those of streams that are gone must have one.
-            self.note_idle(u32::from(R::IS_ASKING));
+            self.note_idle(u32::from(R::IS_UPSTREAM));
             frame::push_reset(out, stream, code);
         }
         Ok(Event::Broken { stream, code })
@@ -467,7 +467,8 @@ impl<R: Role> Connection<R> {
     /// the bound of streams bounds how many do.
     fn count_end(&mut self, stream: u32) {
         let tick = self.tick;
-        let is_hasty = |open: &Stream| open.ours == Ours::Head && tick.wrapping_sub(open.begun) <= HASTY_TICKS;
+        let is_hasty =
+            |open: &Stream| open.send_state == SendState::Head && tick.wrapping_sub(open.begun) <= HASTY_TICKS;
         self.counts.discarded += u32::from(self.streams.get(stream).is_some_and(is_hasty));
     }
 

@@ -125,7 +125,7 @@ impl FrameHead {
     /// Section 6, for each kind.
     pub fn check(&self) -> Result<(), BadFrame> {
         use BadFrame::Connection;
-        // Section 4.2. It could be an error of a stream for some; whoever does it once does it again.
+        // Section 4.2. For some frames it could be a stream error, but a peer that does it once does it again.
         if self.length > PAYLOAD_BYTES_MAX {
             return Err(Connection(code::FRAME_SIZE_ERROR));
         }
@@ -180,7 +180,7 @@ pub fn block_of<'p>(head: &FrameHead, payload: &'p [u8]) -> Result<&'p [u8], Bad
     Ok(&rest[..length])
 }
 
-/// Whether a stream depends on itself (RFC 7540 section 5.3.1). Nobody needs it, so it is not forgiven.
+/// Checks that a stream does not depend on itself (RFC 7540 section 5.3.1). Priorities are not used, but this error is not forgiven.
 ///
 /// # Errors
 /// It does.

@@ -1,4 +1,4 @@
-//! The streams that go one way (RFC 9114 section 6.2, RFC 9204 section 4.2): what a peer says on them.
+//! The unidirectional streams (RFC 9114 section 6.2, RFC 9204 section 4.2): what a peer announces on them.
 
 use super::frame::{kind, push_frame_head};
 use super::{VARINT_BYTES_MAX, code, push_varint, varint};
@@ -30,7 +30,7 @@ pub fn begin_control(out: &mut Vec<u8>, section_bytes_max: u64, offers_connect: 
     out.extend_from_slice(&settings);
 }
 
-/// Writes a goodbye: streams from `id` on are not looked at (section 5.2).
+/// Writes a GOAWAY: streams from `id` on are not processed (section 5.2).
 pub fn push_goaway(out: &mut Vec<u8>, id: u64) {
     let mut payload = Vec::new();
     push_varint(&mut payload, id);
@@ -38,18 +38,18 @@ pub fn push_goaway(out: &mut Vec<u8>, id: u64) {
     out.extend_from_slice(&payload);
 }
 
-/// What a peer has told by these streams.
+/// What a peer has announced on these streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct PeerState {
     /// Its settings have come.
     pub has_settings: bool,
     /// CONNECT may name a protocol (RFC 9220).
     pub offers_connect: bool,
     /// The largest section that it takes.
     pub section_bytes_max: Option<u64>,
-    /// It has said goodbye, with this number.
+    /// The number of its GOAWAY, if it has sent one.
     pub goaway: Option<u64>,
-    /// Frames and streams of no use.
+    /// Frames and streams without use to us, counted so that their number can be bounded.
     pub idle: u32,
     /// The largest push that it would take.
     push_id_max: Option<u64>,
@@ -70,12 +70,12 @@ enum Kind {
     Unknown,
 }
 
-/// What becomes of a stream.
+/// What the caller does with the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// More of it is read.
     GoOn,
-    /// It is not wanted: see [`code::STREAM_CREATION_ERROR`].
+    /// It is to be stopped with [`code::STREAM_CREATION_ERROR`].
     Stop,
 }
 
@@ -111,7 +111,7 @@ impl UniReader {
     ///
     /// # Errors
     /// The code that the connection is to be ended with.
-    pub fn take(&mut self, mut input: &[u8], from_client: bool, told: &mut Told) -> Result<Next, u64> {
+    pub fn take(&mut self, mut input: &[u8], from_client: bool, peer: &mut PeerState) -> Result<Next, u64> {
         while !input.is_empty() {
             match self.kind {
                 Kind::New => {
@@ -119,16 +119,16 @@ impl UniReader {
                     input = &input[1..];
                     if let Some((kind, _)) = varint(&self.collected) {
                         self.collected.clear();
-                        self.begin(kind, from_client, told)?;
+                        self.begin(kind, from_client, peer)?;
                     }
                 }
-                Kind::Control => input = self.take_control(input, from_client, told)?,
+                Kind::Control => input = self.take_control(input, from_client, peer)?,
                 Kind::Encoder => {
-                    take_encoder(input, told)?;
+                    take_encoder(input, peer)?;
                     return Ok(Next::GoOn);
                 }
                 Kind::Decoder => {
-                    self.take_decoder(input, told)?;
+                    self.take_decoder(input, peer)?;
                     return Ok(Next::GoOn);
                 }
                 Kind::Unknown => return Ok(Next::Stop),
@@ -137,16 +137,16 @@ impl UniReader {
         Ok(if self.kind == Kind::Unknown { Next::Stop } else { Next::GoOn })
     }
 
-    fn begin(&mut self, kind: u64, from_client: bool, told: &mut Told) -> Result<(), u64> {
+    fn begin(&mut self, kind: u64, from_client: bool, peer: &mut PeerState) -> Result<(), u64> {
         let (known, seen) = match kind {
-            CONTROL => (Kind::Control, &mut told.has_control),
-            ENCODER => (Kind::Encoder, &mut told.has_encoder),
-            DECODER => (Kind::Decoder, &mut told.has_decoder),
-            // Section 4.6: no client pushes, and nobody without being asked to.
+            CONTROL => (Kind::Control, &mut peer.has_control),
+            ENCODER => (Kind::Encoder, &mut peer.has_encoder),
+            DECODER => (Kind::Decoder, &mut peer.has_decoder),
+            // Section 4.6: clients do not push, and endpoints push only what was allowed.
             PUSH if from_client => return Err(code::STREAM_CREATION_ERROR),
             PUSH => return Err(code::ID_ERROR),
             _ => {
-                told.idle += 1;
+                peer.idle += 1;
                 self.kind = Kind::Unknown;
                 return Ok(());
             }
@@ -158,7 +158,7 @@ impl UniReader {
         Ok(())
     }
 
-    fn take_control<'i>(&mut self, input: &'i [u8], from_client: bool, told: &mut Told) -> Result<&'i [u8], u64> {
+    fn take_control<'i>(&mut self, input: &'i [u8], from_client: bool, peer: &mut PeerState) -> Result<&'i [u8], u64> {
         let Some((kind, left)) = self.frame else {
             self.collected.push(input[0]);
             let parsed = varint(&self.collected).and_then(|(kind, first)| {
@@ -168,10 +168,10 @@ impl UniReader {
             debug_assert!(self.collected.len() <= 2 * VARINT_BYTES_MAX);
             if let Some((kind, length)) = parsed {
                 self.collected.clear();
-                check_frame((kind, length), from_client, told)?;
+                check_frame((kind, length), from_client, peer)?;
                 self.frame = Some((kind, length));
                 if length == 0 {
-                    self.end_frame(kind, from_client, told)?;
+                    self.end_frame(kind, from_client, peer)?;
                 }
             }
             return Ok(&input[1..]);
@@ -183,53 +183,53 @@ impl UniReader {
         let left = left - count as u64;
         self.frame = Some((kind, left));
         if left == 0 {
-            self.end_frame(kind, from_client, told)?;
+            self.end_frame(kind, from_client, peer)?;
         }
         Ok(&input[count..])
     }
 
-    fn end_frame(&mut self, kind: u64, from_client: bool, told: &mut Told) -> Result<(), u64> {
+    fn end_frame(&mut self, kind: u64, from_client: bool, peer: &mut PeerState) -> Result<(), u64> {
         self.frame = None;
         let payload = std::mem::take(&mut self.collected);
         match kind {
-            kind::SETTINGS => read_settings(&payload, told),
+            kind::SETTINGS => read_settings(&payload, peer),
             // Section 7.2.3: nothing was ever promised, so there is nothing to be given up.
             kind::CANCEL_PUSH => Err(code::ID_ERROR),
             kind::GOAWAY | kind::MAX_PUSH_ID => {
                 let (id, _) = varint(&payload).filter(|(_, used)| *used == payload.len()).ok_or(code::FRAME_ERROR)?;
                 if kind == kind::GOAWAY {
                     // Section 5.2: it never grows, and it names a stream that a client begins.
-                    let is_bad = told.goaway.is_some_and(|before| id > before) || !from_client && id % 4 != 0;
+                    let is_bad = peer.goaway.is_some_and(|before| id > before) || !from_client && id % 4 != 0;
                     if is_bad {
                         return Err(code::ID_ERROR);
                     }
-                    // Whatever it says anew, it is no use to us.
-                    told.idle += u32::from(told.goaway.replace(id).is_some());
-                } else if told.push_id_max.is_some_and(|before| id < before) {
+                    // Only the first is of use to us; others are counted.
+                    peer.idle += u32::from(peer.goaway.replace(id).is_some());
+                } else if peer.push_id_max.is_some_and(|before| id < before) {
                     // Section 7.2.7: what was allowed stays so.
                     return Err(code::ID_ERROR);
                 } else {
-                    told.push_id_max = Some(id);
-                    told.idle += 1;
+                    peer.push_id_max = Some(id);
+                    peer.idle += 1;
                 }
                 Ok(())
             }
             _ => {
-                told.idle += 1;
+                peer.idle += 1;
                 Ok(())
             }
         }
     }
 
     /// RFC 9204 section 4.4: no section of ours waits for an answer; that a stream was given up may be said.
-    fn take_decoder(&mut self, input: &[u8], told: &mut Told) -> Result<(), u64> {
+    fn take_decoder(&mut self, input: &[u8], peer: &mut PeerState) -> Result<(), u64> {
         for byte in input {
             if self.is_in_integer {
                 self.is_in_integer = byte & 0x80 != 0;
-                told.idle += 1;
+                peer.idle += 1;
             } else if byte & 0xc0 == 0x40 {
                 self.is_in_integer = byte & 0x3f == 0x3f;
-                told.idle += 1;
+                peer.idle += 1;
             } else {
                 return Err(code::DECODER_STREAM_ERROR);
             }
@@ -239,8 +239,8 @@ impl UniReader {
 }
 
 /// RFC 9204 section 4.3: with a table of no size, all that may be said is that its size is 0. Once would do.
-fn take_encoder(input: &[u8], told: &mut Told) -> Result<(), u64> {
-    told.idle = told.idle.saturating_add(input.len() as u32);
+fn take_encoder(input: &[u8], peer: &mut PeerState) -> Result<(), u64> {
+    peer.idle = peer.idle.saturating_add(input.len() as u32);
     if input.iter().all(|byte| *byte == 0x20) { Ok(()) } else { Err(code::ENCODER_STREAM_ERROR) }
 }
 
@@ -249,13 +249,13 @@ fn is_read(kind: u64) -> bool {
 }
 
 /// Whether a frame may stand here on a control stream (section 6.2.1, 7.2).
-fn check_frame((kind, length): (u64, u64), from_client: bool, told: &Told) -> Result<(), u64> {
+fn check_frame((kind, length): (u64, u64), from_client: bool, peer: &PeerState) -> Result<(), u64> {
     let is_settings = kind == kind::SETTINGS;
-    if !told.has_settings && !is_settings {
+    if !peer.has_settings && !is_settings {
         return Err(code::MISSING_SETTINGS);
     }
     let is_misplaced = matches!(kind, kind::DATA | kind::HEADERS | kind::PUSH_PROMISE)
-        || is_settings && told.has_settings
+        || is_settings && peer.has_settings
         || kind == kind::MAX_PUSH_ID && !from_client
         || kind::is_of_http2(kind);
     if is_misplaced {
@@ -267,8 +267,8 @@ fn check_frame((kind, length): (u64, u64), from_client: bool, told: &Told) -> Re
     Ok(())
 }
 
-fn read_settings(mut payload: &[u8], told: &mut Told) -> Result<(), u64> {
-    told.has_settings = true;
+fn read_settings(mut payload: &[u8], peer: &mut PeerState) -> Result<(), u64> {
+    peer.has_settings = true;
     let mut seen = Vec::new();
     while !payload.is_empty() {
         let (id, first) = varint(payload).ok_or(code::FRAME_ERROR)?;
@@ -280,9 +280,9 @@ fn read_settings(mut payload: &[u8], told: &mut Told) -> Result<(), u64> {
         }
         seen.push(id);
         match id {
-            MAX_FIELD_SECTION_SIZE => told.section_bytes_max = Some(value),
+            MAX_FIELD_SECTION_SIZE => peer.section_bytes_max = Some(value),
             ENABLE_CONNECT_PROTOCOL if value > 1 => return Err(code::SETTINGS_ERROR),
-            ENABLE_CONNECT_PROTOCOL => told.offers_connect = value == 1,
+            ENABLE_CONNECT_PROTOCOL => peer.offers_connect = value == 1,
             _ => {}
         }
     }
@@ -293,20 +293,20 @@ fn read_settings(mut payload: &[u8], told: &mut Told) -> Result<(), u64> {
 mod tests {
     use super::*;
 
-    fn read(streams: &[&[u8]], from_client: bool) -> Result<Told, u64> {
-        let mut told = Told::default();
+    fn read(streams: &[&[u8]], from_client: bool) -> Result<PeerState, u64> {
+        let mut peer = PeerState::default();
         for bytes in streams {
             let mut whole = UniReader::default();
-            let mut copy = told.clone();
+            let mut copy = peer.clone();
             whole.take(bytes, from_client, &mut copy)?;
             // Byte by byte it is the same.
             let mut reader = UniReader::default();
             for byte in *bytes {
-                reader.take(&[*byte], from_client, &mut told)?;
+                reader.take(&[*byte], from_client, &mut peer)?;
             }
-            assert_eq!(copy, told);
+            assert_eq!(copy, peer);
         }
-        Ok(told)
+        Ok(peer)
     }
 
     fn control(frames: &[u8]) -> Vec<u8> {
@@ -319,9 +319,9 @@ mod tests {
         begin_control(&mut out, 32_768, true);
         push_goaway(&mut out, 8);
         push_goaway(&mut out, 4);
-        let told = read(&[&out], false).unwrap();
-        assert!(told.has_settings && told.offers_connect);
-        assert_eq!((told.section_bytes_max, told.goaway, told.idle), (Some(32_768), Some(4), 1));
+        let peer = read(&[&out], false).unwrap();
+        assert!(peer.has_settings && peer.offers_connect);
+        assert_eq!((peer.section_bytes_max, peer.goaway, peer.idle), (Some(32_768), Some(4), 1));
         push_goaway(&mut out, 4);
         assert_eq!(read(&[&out], false).unwrap().idle, 2);
     }
@@ -364,9 +364,9 @@ mod tests {
         assert_eq!(read(&[&[1, 0]], true), Err(code::STREAM_CREATION_ERROR));
         assert_eq!(read(&[&[1, 0]], false), Err(code::ID_ERROR));
         let mut reader = UniReader::default();
-        let mut told = Told::default();
-        assert_eq!(reader.take(&[0x21, 1, 2, 3], true, &mut told), Ok(Next::Stop));
-        assert!(!reader.is_critical() && told.idle == 1);
+        let mut peer = PeerState::default();
+        assert_eq!(reader.take(&[0x21, 1, 2, 3], true, &mut peer), Ok(Next::Stop));
+        assert!(!reader.is_critical() && peer.idle == 1);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use model::{Fault, FieldName, RequestHead, ResponseHead, Version};
 use tokio::io::ReadBuf;
 use wire::http1::Framing;
 use wire::http2::code;
-use wire::http2::connection::{Asking, Connection, Event, Limits, NotSent, RequestSent};
+use wire::http2::connection::{Connection, Event, Limits, NotSent, RequestSent, Upstream};
 use wire::http2::hpack::Strings;
 
 use crate::probes::http::{HEAD_BYTES_MAX, LIMITS};
@@ -45,7 +45,7 @@ pub(in crate::probes) struct Asked<'a> {
 /// A request, prepared once: a connection that has begun with it, and what that sends first.
 #[derive(Clone)]
 pub(in crate::probes) struct Request {
-    connection: Connection<Asking>,
+    connection: Connection<Upstream>,
     out: Vec<u8>,
     body: Arc<[u8]>,
     /// How much of the body is in `out`, or has left it.
@@ -68,7 +68,7 @@ impl Request {
             streams_left_max: 0,
         };
         let mut out = Vec::new();
-        let mut connection = Connection::asking(limits, Strings::default(), &mut out);
+        let mut connection = Connection::upstream(limits, Strings::default(), &mut out);
         let how = RequestSent {
             framing: asked.length.map_or(Framing::None, |length| Framing::Length(length as u64)),
             is_https: asked.is_https,
@@ -212,8 +212,8 @@ impl Talk {
                 }
                 Event::Reset { code, .. } => return Err(broken("stream", "received", code)),
                 Event::Broken { code, .. } => return Err(broken("stream", "detected", code)),
-                Event::Goodbye { code, last } if last < STREAM => return Err(broken("connection", "received", code)),
-                Event::Goodbye { .. } | Event::Opened { .. } | Event::Pong(_) => {}
+                Event::Goaway { code, last } if last < STREAM => return Err(broken("connection", "received", code)),
+                Event::Goaway { .. } | Event::Opened { .. } | Event::Pong(_) => {}
             }
         }
         Ok(Some(Part::End(None)))

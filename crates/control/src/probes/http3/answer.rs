@@ -125,7 +125,7 @@ impl<'q> Answer<'q> {
             }
             Wanted::Grpc(name) => {
                 grpc::check_head(head.status, grpc::value(&head.fields, "content-type"))?;
-                let told = grpc::told(&head.fields);
+                let told = grpc::status_fields(&head.fields);
                 // An answer of trailers only has its status here.
                 self.is_status_told = told.0.is_some();
                 if self.is_status_told {
@@ -144,7 +144,7 @@ impl<'q> Answer<'q> {
         if let Wanted::Grpc(name) = self.wanted {
             let trailers = read_trailers(self.reader.section(), HEAD_BYTES_MAX, &mut Memory::default());
             let trailers = trailers.map_err(unread)?.unwrap_or_default();
-            grpc::check_status(name, grpc::told(&trailers))?;
+            grpc::check_status(name, grpc::status_fields(&trailers))?;
             self.is_status_told = true;
         }
         Ok(())

@@ -26,19 +26,19 @@ pub(super) enum Found {
     /// Places.
     Places(Vec<Srv>, u32),
     /// What was asked of the name is not there, or the name itself.
-    Nothing(Option<u32>, Lack),
+    Nothing(Option<u32>, NotFound),
 }
 
 /// What is not there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Lack {
+pub(crate) enum NotFound {
     /// Under no name that was asked for is there anything at all.
     Name,
     /// There is such a name, without such records.
     Records,
 }
 
-impl Lack {
+impl NotFound {
     /// Says it in words.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -49,12 +49,12 @@ impl Lack {
 }
 
 /// Whom to ask, as it is now.
-pub(crate) struct Asker {
+pub(crate) struct DnsClient {
     resolving: Resolving,
     hosts: Option<String>,
 }
 
-impl Asker {
+impl DnsClient {
     /// The resolvers of the settings, or what the system says at this moment.
     pub(crate) fn of(settings: &DnsProvider) -> Self {
         if settings.resolvers.is_empty() {
@@ -75,12 +75,12 @@ impl Asker {
         if let Some(found) = self.find_in_hosts(text, kind) {
             return Ok(found);
         }
-        let (mut ttl, mut lack) = (None, Lack::Name);
+        let (mut ttl, mut lack) = (None, NotFound::Name);
         for name in self.resolving.candidates(text) {
             match self.ask(&name, kind).await? {
                 Meaning::Addresses(found, ttl) => return Ok(Found::Addresses(found, ttl)),
                 Meaning::Places(found, ttl) => return Ok(Found::Places(found, ttl)),
-                Meaning::Nothing(lives) => (ttl, lack) = (ttl.into_iter().chain(lives).min(), Lack::Records),
+                Meaning::Nothing(lives) => (ttl, lack) = (ttl.into_iter().chain(lives).min(), NotFound::Records),
                 Meaning::NoName(lives) => ttl = ttl.into_iter().chain(lives).min(),
                 Meaning::Cut | Meaning::Refused(_) => {}
             }
@@ -94,7 +94,7 @@ impl Asker {
         let of_kind: Vec<IpAddr> = known.into_iter().filter(|ip| ip.is_ipv4() == (kind == Kind::A)).collect();
         let is_empty = of_kind.is_empty();
         Some(if is_empty {
-            Found::Nothing(Some(HOSTS_TTL), Lack::Records)
+            Found::Nothing(Some(HOSTS_TTL), NotFound::Records)
         } else {
             Found::Addresses(of_kind, HOSTS_TTL)
         })

@@ -7,7 +7,7 @@ use config::file::EndpointSettings;
 use model::limits;
 use wire::dns::{Name, Srv};
 
-use super::ask::Lack;
+use super::ask::NotFound;
 
 /// What a key asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ impl Target {
 pub(crate) struct Answers {
     pub(super) places: Vec<Srv>,
     /// What is not there, if nothing is there by the name of the key.
-    pub(super) lack: Option<Lack>,
+    pub(super) lack: Option<NotFound>,
     addresses: BTreeMap<String, [Vec<IpAddr>; 2]>,
 }
 

@@ -19,8 +19,8 @@ use model::provider::DnsProvider;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
-pub(crate) use self::ask::Asker;
-use self::ask::{Found, Lack};
+pub(crate) use self::ask::DnsClient;
+use self::ask::{Found, NotFound};
 pub(crate) use self::endpoints::Answers;
 use self::endpoints::Target;
 use super::Sink;
@@ -31,17 +31,17 @@ use crate::given::State;
 const LOOK_UPS_MAX: usize = 32;
 /// Hosts of one SRV name that are looked up.
 const HOSTS_MAX: usize = 256;
-/// For what is not there, if nobody says how long.
+/// TTL of a negative answer that has none.
 const NEGATIVE_TTL: Duration = Duration::from_secs(5);
 /// What is not there may come at any time: longer is not waited for it.
 const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(30);
 
-type Outcome = (String, Result<(Vec<EndpointSettings>, Option<Lack>), String>);
+type Outcome = (String, Result<(Vec<EndpointSettings>, Option<NotFound>), String>);
 
 /// What is known of a key.
 struct Watched {
     endpoints: Option<Vec<EndpointSettings>>,
-    lack: Option<Lack>,
+    lack: Option<NotFound>,
     failing: Option<String>,
     task: JoinHandle<()>,
 }
@@ -149,15 +149,15 @@ async fn watch(key: String, (settings, turns): (Rc<DnsProvider>, Rc<Semaphore>),
 
 /// Asks all that a key needs, and notes the answers. Gives how long they live.
 async fn look_up(target: &Target, settings: &DnsProvider, answers: &mut Answers) -> Result<Duration, String> {
-    let asker = Asker::of(settings);
+    let client = DnsClient::of(settings);
     match target {
         Target::Host { host, .. } => {
-            let found = addresses(&asker, (host, settings), answers).await?;
+            let found = addresses(&client, (host, settings), answers).await?;
             answers.lack = found.lack;
             Ok(found.whole)
         }
         Target::Places(name) => {
-            let mut ttl = match asker.look_up(name, wire::dns::Kind::Srv).await? {
+            let mut ttl = match client.look_up(name, wire::dns::Kind::Srv).await? {
                 Found::Places(places, ttl) => {
                     (answers.places, answers.lack) = (places, None);
                     seconds(ttl)
@@ -176,7 +176,7 @@ async fn look_up(target: &Target, settings: &DnsProvider, answers: &mut Answers)
             answers.forget_others(&hosts);
             for host in hosts {
                 // Whole names: nothing is searched for behind them.
-                ttl = ttl.min(addresses(&asker, (&format!("{host}."), settings), answers).await?.whole);
+                ttl = ttl.min(addresses(&client, (&format!("{host}."), settings), answers).await?.whole);
             }
             Ok(ttl)
         }
@@ -184,26 +184,26 @@ async fn look_up(target: &Target, settings: &DnsProvider, answers: &mut Answers)
 }
 
 /// How long answers about a host live.
-pub(crate) struct Lives {
+pub(crate) struct Ttls {
     /// All of them, also that one family has no addresses.
     pub(crate) whole: Duration,
     /// The addresses, if there are any.
     pub(crate) addresses: Duration,
     /// What is not there, if there are none.
-    pub(crate) lack: Option<Lack>,
+    pub(crate) lack: Option<NotFound>,
 }
 
 /// Both families at once. What one has no answer for stays as it was known, as long as the other has one.
 pub(crate) async fn addresses(
-    asker: &Asker,
+    client: &DnsClient,
     (host, settings): (&str, &DnsProvider),
     answers: &mut Answers,
-) -> Result<Lives, String> {
-    let ask = async |is_wanted: bool, kind| if is_wanted { Some(asker.look_up(host, kind).await) } else { None };
+) -> Result<Ttls, String> {
+    let ask = async |is_wanted: bool, kind| if is_wanted { Some(client.look_up(host, kind).await) } else { None };
     let (v4, v6) = tokio::join!(ask(settings.ipv4, wire::dns::Kind::A), ask(settings.ipv6, wire::dns::Kind::Aaaa));
     let known = answers.addresses_of(host);
     let (mut lives, mut nothing, mut why) = (None, None, None);
-    let mut lack = Lack::Name;
+    let mut lack = NotFound::Name;
     for (family, outcome) in [v4, v6].into_iter().enumerate() {
         match outcome {
             Some(Ok(Found::Addresses(found, ttl))) => {
@@ -212,7 +212,7 @@ pub(crate) async fn addresses(
             }
             Some(Ok(Found::Nothing(ttl, what))) => {
                 known[family].clear();
-                if what == Lack::Records {
+                if what == NotFound::Records {
                     lack = what;
                 }
                 nothing = Some(nothing.flatten().into_iter().chain(ttl).min());
@@ -225,10 +225,10 @@ pub(crate) async fn addresses(
         // One family is enough. That the other is not there holds as long as is said, if anything is.
         (Some(ttl), nothing, _) => {
             let whole = seconds(nothing.flatten().map_or(ttl, |nothing| nothing.min(ttl)));
-            Ok(Lives { whole, addresses: seconds(ttl), lack: None })
+            Ok(Ttls { whole, addresses: seconds(ttl), lack: None })
         }
         (None, _, Some(why)) => Err(why),
-        (None, Some(ttl), None) => Ok(Lives { whole: negative(ttl), addresses: negative(ttl), lack: Some(lack) }),
+        (None, Some(ttl), None) => Ok(Ttls { whole: negative(ttl), addresses: negative(ttl), lack: Some(lack) }),
         (None, None, None) => Err("no family of addresses is wanted".to_owned()),
     }
 }

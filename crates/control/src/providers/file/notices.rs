@@ -1,6 +1,6 @@
-//! What the kernel tells of one file: that somebody has written it to its end, or put another in its place (inotify(7)).
+//! The kernel's notifications of one file: written to its end, or replaced by another (inotify(7)).
 //!
-//! It makes a look come sooner, and nothing hangs on it: what is not told, as by network file systems, is found by looking.
+//! They only make the next look come sooner. Without them, as on network file systems, changes are found by looking.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, OsStr, OsString};
@@ -16,14 +16,14 @@ use tokio::io::unix::AsyncFd;
 
 /// Who has written it has closed it; it was moved there.
 const TELLS: u32 = libc::IN_CLOSE_WRITE | libc::IN_MOVED_TO;
-/// Room for what is told at once: one with the longest name fits.
+/// Buffer for one read: an event with the longest name fits.
 const TOLD_BYTES: usize = 4096;
 /// An event without its name.
 const HEAD_BYTES: usize = size_of::<libc::inotify_event>();
 /// Between two readings: a folder in which much is written costs little.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What is told of one file.
+/// The notifications of one file.
 pub(super) struct Notices {
     path: PathBuf,
     told: AsyncFd<File>,
@@ -31,7 +31,7 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    /// Listens for what is told of a file, which need not be there.
+    /// Watches a file, which need not exist yet.
     ///
     /// # Errors
     /// It is in no folder, or the system has no more watches.
@@ -41,13 +41,12 @@ impl Notices {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        // SAFETY: it owns the one descriptor that it tells of, from now until it is dropped.
+        // SAFETY: it owns the descriptor, from now until it is dropped.
         let told = unsafe { AsyncFd::register_with_interest(listen(folder)?, Interest::READABLE) }?;
         Ok(Self { path: path.to_owned(), told, bytes: Box::new([0; TOLD_BYTES]) })
     }
 
-    /// Waits until the file is whole, after somebody has written it or put it there. Dropping the future loses what was told and not
-    /// looked at.
+    /// Waits until the file is whole: written to its end, or moved into place. Dropping the future loses the events that were read.
     ///
     /// # Errors
     /// Nothing more will be told.
@@ -95,7 +94,7 @@ fn listen(folder: &Path) -> io::Result<File> {
     if made < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was made just now, and nobody else has it.
+    // SAFETY: it was created just now, and has no other owner.
     let told = unsafe { OwnedFd::from_raw_fd(made) };
     // SAFETY: `folder` is a text that ends with a zero byte, for the whole call, which only reads it.
     if unsafe { libc::inotify_add_watch(made, folder.as_ptr(), TELLS | libc::IN_ONLYDIR) } < 0 {
@@ -127,14 +126,14 @@ mod tests {
 
     use super::*;
 
-    /// Whether it is told that the file is whole, after all that was done before.
+    /// Returns whether an event says that the file is whole, after all earlier changes.
     async fn is_told(notices: &mut Notices, folder: &Path) -> bool {
-        // What is told comes in order: by then the file has been told of.
+        // Events come in order: by then the event of the file has arrived.
         let mut marked = Notices::of(&folder.join("mark")).unwrap();
         fs::write(folder.join("mark"), "").unwrap();
         marked.whole().await.unwrap();
         let mut whole = pin!(notices.whole());
-        // Once for what is told of others.
+        // Once for events of other files.
         for _ in 0..3 {
             if tokio::time::timeout(PAUSE * 2, &mut whole).await.is_ok() {
                 return true;

@@ -26,7 +26,7 @@ const LEFT_OUT_MAX: usize = 20;
 /// What becomes of what a provider wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Phase {
-    /// It wants nothing, or what is in force.
+    /// It wants nothing, or only what is accepted.
     #[default]
     Settled,
     /// It is due, or is being tried.
@@ -54,7 +54,7 @@ pub(super) struct Slot {
     pub(super) left_out: [Vec<String>; 2],
     /// What it wants.
     latest: Option<Arc<State>>,
-    /// What of it is in force.
+    /// Its accepted state.
     settled: Option<Arc<State>>,
     /// Its place among all.
     pub(super) place: usize,
@@ -66,7 +66,7 @@ impl Slot {
         self.latest.as_ref()
     }
 
-    /// Returns what it wants that is not in force.
+    /// Returns what it wants that is not accepted.
     pub(super) fn unsettled(&self) -> Option<&Arc<State>> {
         self.latest.as_ref().filter(|_| self.latest != self.settled)
     }
@@ -94,7 +94,7 @@ impl Slot {
         }
     }
 
-    /// Takes what the provider wants. Returns whether that is due: it is neither what it wanted before nor what is in force.
+    /// Takes a new state from the provider. Returns whether it is due: it differs from the one wanted before, and from the accepted one.
     pub(super) fn send(&mut self, state: State) -> bool {
         if self.latest.as_deref() == Some(&state) {
             return false;
@@ -110,14 +110,14 @@ impl Slot {
         is_due
     }
 
-    /// Takes what came into force for the provider.
+    /// Takes the accepted state.
     pub(super) fn settle(&mut self, wanted: &Arc<State>) {
         self.settled = Some(Arc::clone(wanted));
         if self.latest.is_none() || self.latest == self.settled {
             self.latest = self.settled.clone();
             self.settled_now();
         } else if self.phase == Phase::Settled {
-            // It wanted again what was in force before.
+            // It wanted the previously accepted state again.
             self.phase = Phase::Waiting;
         }
     }

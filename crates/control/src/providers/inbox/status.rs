@@ -45,16 +45,16 @@ pub struct Status {
     pub last_change: Option<SystemTime>,
     /// States that were refused.
     pub refused: u64,
-    /// What is wrong with what it wants now, if that is not in force.
+    /// What is wrong with the state it wants, if that is not accepted.
     pub problems: Option<String>,
     /// Parts of what it gives that are wrong by themselves and left out, or are as they were while they were right: why, and of
     /// many the first.
     pub left_out: Vec<String>,
-    /// What is in force was kept from before the program started.
+    /// The accepted state is from before the program started.
     pub is_kept: bool,
-    /// Texts in force.
+    /// Accepted texts.
     pub texts: usize,
-    /// Keys of endpoints in force, and endpoints.
+    /// Accepted keys of endpoints, and endpoints.
     pub keys: usize,
     /// See `keys`.
     pub endpoints: usize,

@@ -50,7 +50,7 @@ fn plan(cluster: Cluster, rules: &[SubsetRule], previous: Option<&Plan>) -> Plan
 /// The places that a request of a route reaches, by turns.
 fn reached(plan: &Plan, route: usize, fields: &[(&str, &str)]) -> Vec<usize> {
     let cluster = &plan.clusters[0];
-    let subset = cluster.subset(&plan.routes[route], &head("GET", "/", fields));
+    let subset = plan.routes[route].subset(cluster, &head("GET", "/", fields));
     let mut worker = Worker::new(1);
     let mut reached: Vec<usize> = (0..12).filter_map(|_| place(cluster, &mut worker, subset)).collect();
     reached.sort_unstable();
@@ -106,7 +106,7 @@ fn each_subset_has_turns_of_its_own() {
     let all = labelled(&["v=1", "v=2", "v=1", "v=2"]);
     let plan = plan(all, &[rule("v=@v", Otherwise::Nobody)], None);
     let cluster = &plan.clusters[0];
-    let of = |version| cluster.subset(&plan.routes[0], &head("GET", "/", &[("v", version)]));
+    let of = |version| plan.routes[0].subset(cluster, &head("GET", "/", &[("v", version)]));
     let (one, two, mut worker) = (of("1"), of("2"), Worker::new(1));
     let turns: Vec<_> = (0..8).map(|turn| place(cluster, &mut worker, [one, two][turn % 2]).unwrap()).collect();
     assert_eq!(turns, [0, 1, 2, 3, 0, 1, 2, 3]);
@@ -133,7 +133,7 @@ fn those_who_wait_for_a_subset_get_its_places_and_do_not_hold_up_others() {
     }
     let plan = plan(config, &[rule("v=@v", Otherwise::Nobody)], None);
     let cluster = &plan.clusters[0];
-    let of = |version| cluster.subset(&plan.routes[0], &head("GET", "/", &[("v", version)]));
+    let of = |version| plan.routes[0].subset(cluster, &head("GET", "/", &[("v", version)]));
     let mut worker = Worker::new(1);
     let mut lease = |subset| match worker.pick_for(cluster, &Ask { subset, ..Ask::new(begin()) }) {
         Pick::Endpoint(lease) => Some(lease),
@@ -173,7 +173,7 @@ fn a_session_does_not_move_to_where_only_one_of_its_routes_leads() {
     let (mut cache, mut worker) = (crate::PickCache::default(), Worker::new(1));
     let mut send = |route: usize| {
         let mut session = persistence.find(Some(&request), client, moment, &mut || 7);
-        let subset = cluster.subset(&plan.routes[route], &request);
+        let subset = plan.routes[route].subset(cluster, &request);
         let ask = Ask { subset, pinned: session.pinned(), ..Ask::new(begin()) };
         let Pick::Endpoint(lease) = worker.pick_for(cluster, &ask) else { panic!("it is up") };
         session.lend(cluster.lends(&mut cache, session.pinned(), subset));

@@ -7,8 +7,8 @@ use model::limits::{HTTP2_PING, LINGER};
 use model::snapshot::HttpListener;
 use wire::http2::code;
 
-use super::{Session, goodbye};
-use crate::downstream::goodbye::Phase;
+use super::{Session, shutdown};
+use crate::downstream::shutdown::Phase;
 use crate::registry::LAST_CALL;
 
 /// Returns how long nothing may happen before the connection is looked after.
@@ -18,21 +18,21 @@ fn rest(http: &HttpListener) -> Duration {
 
 impl Session<'_> {
     pub(super) fn may_go_on(&self) -> bool {
-        goodbye::may_go_on(self.worker, &self.registration, self.accepted)
+        shutdown::may_go_on(self.worker, &self.registration, self.accepted)
     }
 
     /// The request that has just come is the last. Those that follow are refused, and may be sent again elsewhere.
-    pub(super) fn say_last(&mut self, now: Instant) {
+    pub(super) fn send_final_goaway(&mut self, now: Instant) {
         self.phase = Phase::Last;
         self.told_at.get_or_insert(now);
-        self.shared.state.borrow_mut().say_last();
+        self.shared.state.borrow_mut().send_final_goaway();
     }
 
     /// No new streams; a client that has not heard of it yet may still begin some.
-    pub(super) fn say_goodbye(&mut self) {
+    pub(super) fn announce_shutdown(&mut self) {
         self.phase = Phase::Announced;
         self.told_at = Some(Instant::now());
-        self.shared.state.borrow_mut().say_goodbye();
+        self.shared.state.borrow_mut().announce_shutdown();
         // One that answers our PING waits for nothing.
         let patience = self.registration.handle.last_call();
         self.watch.set(Instant::now(), patience);
@@ -76,7 +76,7 @@ impl Session<'_> {
         }
         let rested = now.saturating_duration_since(self.shared.exchanges.rested_at());
         if rested >= idle {
-            self.say_goodbye();
+            self.announce_shutdown();
         } else {
             self.watch.set(now, rest.min(idle - rested));
         }
@@ -102,14 +102,5 @@ impl Session<'_> {
 
     pub(super) fn end(&self) -> Result<(), Fault> {
         self.fault.map_or(Ok(()), Err)
-    }
-}
-
-/// Returns what a connection that ends with this code comes to.
-pub(super) fn fault_of(code: u32) -> Option<Fault> {
-    match code {
-        code::ENHANCE_YOUR_CALM => Some(Fault::Http2Flood),
-        code::NO_ERROR => None,
-        _ => Some(Fault::Http2Error),
     }
 }

@@ -8,15 +8,16 @@ use model::limits::{HTTP2_PING, HTTP2_STREAMS_MAX};
 use wire::http1::RequestParsed;
 use wire::http2::code;
 
+use super::shared::{Ended, limits_of};
 use super::stream_task::{Active, carry};
-use super::{Ended, Session, goodbye, limits_of, tell};
+use super::{Session, shutdown, tell};
 use crate::buffer::Buffer;
 use crate::connection::Connection;
-use crate::downstream::goodbye::Phase;
 use crate::downstream::served::Served;
+use crate::downstream::shutdown::Phase;
 use crate::exchange::Arrived;
 use crate::http2::downstream::Stream;
-use crate::http2::{Happening, websocket};
+use crate::http2::{PeerEvent, websocket};
 use crate::io::Io;
 use crate::message::MessageStream;
 use crate::registry::Registered;
@@ -97,25 +98,25 @@ impl Session<'_> {
             at += used;
             match happening {
                 None => break,
-                Some(Happening::Head { stream, parsed, ends }) => {
+                Some(PeerEvent::Head { stream, parsed, ends }) => {
                     let next = self.worker.take_request();
                     let request = std::mem::replace(&mut incoming, next);
                     self.begin((stream, ends), (request, parsed), now);
                 }
-                // What is refused becomes no exchange, so it is told of here. An exchange tells of itself.
-                Some(Happening::Broken { code: code::PROTOCOL_ERROR, is_known: false }) => {
+                // A refused stream becomes no exchange, so its fault is recorded here. An exchange records its own.
+                Some(PeerEvent::Broken { code: code::PROTOCOL_ERROR, is_known: false }) => {
                     tell(self.worker, &self.registration.handle, &self.shared.facts, Fault::Http2Error);
                 }
-                Some(Happening::Broken { .. } | Happening::Pong) => {}
-                Some(Happening::Goodbye { .. }) => self.is_forsaken = true,
+                Some(PeerEvent::Broken { .. } | PeerEvent::Pong) => {}
+                Some(PeerEvent::Goaway { .. }) => self.is_unresponsive = true,
             }
         }
         self.worker.give_request(incoming);
         Ok(at)
     }
 
-    /// Begins to carry a stream, by the plan that is in force now. While as many exchanges are under way as there may be streams,
-    /// and as many again that their client has reset, none is begun.
+    /// Starts an exchange for a stream, by the active plan. No more start while as many exchanges are in flight as streams are allowed,
+    /// and as many again that the client has reset.
     fn begin(
         &mut self,
         (id, ends): (u32, bool),
@@ -128,13 +129,13 @@ impl Session<'_> {
         let is_too_many = self.shared.exchanges.active() >= 2 * HTTP2_STREAMS_MAX as usize;
         let may_begin = !is_unheard && !is_too_many && !self.registration.is_cut();
         let found = plan.http_listener(&self.registration).filter(|_| may_begin);
-        let Some((_, http)) = found.filter(|(_, http)| !goodbye::is_enough(http, self.accepted)) else {
+        let Some((_, http)) = found.filter(|(_, http)| !shutdown::is_enough(http, self.accepted)) else {
             self.shared.state.borrow_mut().refuse(id);
             return self.worker.give_request(incoming);
         };
         self.accepted += 1;
-        if goodbye::is_enough(http, self.accepted) {
-            self.say_last(now);
+        if shutdown::is_enough(http, self.accepted) {
+            self.send_final_goaway(now);
         }
         self.is_last_call = false;
         let timeout = http.stream_timeout;
@@ -155,8 +156,8 @@ impl Session<'_> {
         }
     }
 
-    /// A stream as the connection that an exchange sees. The inline one is told to end as the real connection is; any other
-    /// has a place in the registry of its own.
+    /// The connection as the exchange of a stream sees it. The inline stream is ended together with the real connection; any other has its
+    /// own place in the registry.
     fn connection_of(
         &self,
         io: Io,

@@ -6,15 +6,15 @@ use std::task::Poll;
 
 use model::limits::HTTP2_IDLE_FRAMES_PER_EXCHANGE;
 
-use super::Shared;
 use super::inline::Carried;
+use super::shared::Shared;
 use crate::boxed::boxed;
 use crate::connection::Connection;
 use crate::downstream::served::Served;
 use crate::exchange::{self, Arrived};
 use crate::registry::Registered;
 
-/// Counts an exchange as under way until it is dropped.
+/// Counts an exchange as in flight until it is dropped.
 pub(super) struct Active {
     shared: Rc<Shared>,
 }

@@ -1,4 +1,4 @@
-//! Bounds how many handshakes are under way.
+//! Bounds the handshakes in progress.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ impl Handshakes {
     }
 }
 
-/// Counts a handshake as under way until it is dropped, and for a moment more if it has come to nothing.
+/// Counts a handshake as in progress until it is dropped, and for a moment longer if it has failed.
 pub(super) struct Handshake {
     all: Rc<Handshakes>,
     begun: Instant,

@@ -18,10 +18,10 @@ use crate::datagram::REFUSAL_PAUSE;
 use crate::http3::{Hub, Socket, local_of};
 use crate::registry::ListenerHandle;
 use crate::worker::{Open, Worker};
-use crate::worker_plan::ListenerNow;
+use crate::worker_plan::ListenerLocal;
 
-/// Lets clients in at the UDP side of a listener until it ends; what was let in is carried to its end. `waker` is where to
-/// say which task is to be told of that, and `ended` is called when no more are let in.
+/// Accepts clients at the UDP side of a listener until it ends; accepted connections continue to their end. `waker` takes the waker of
+/// this task, and `ended` is called when no more are accepted.
 ///
 /// # Errors
 /// The kernel does not take a setting.
@@ -123,9 +123,9 @@ impl QuicListener {
         tokio::task::spawn_local(serve(worker.clone(), quic, handle.clone(), (facts, handshake), open));
     }
 
-    /// Counts somebody who is not let in, and logs it, at most one in a while: addresses of datagrams can be forged, and a flood is
-    /// to fill counters, not disks.
-    fn tell_kept_out(&self, socket: &Socket, listener: &ListenerNow, incoming: &Incoming) {
+    /// Counts a rejected client, and logs at most one in a while: source addresses of datagrams can be forged, and a flood must fill
+    /// counters, not disks.
+    fn tell_kept_out(&self, socket: &Socket, listener: &ListenerLocal, incoming: &Incoming) {
         listener.series.of(self.worker.index).fault(Fault::KeptOut);
         let now = Instant::now();
         if self.logged_at.get().is_none_or(|last| now.saturating_duration_since(last) >= REFUSAL_PAUSE) {
@@ -136,7 +136,7 @@ impl QuicListener {
 }
 
 /// Returns what is known of a connection as it begins.
-fn introduce(socket: &Socket, listener: &ListenerNow, incoming: &Incoming) -> ConnectionFacts {
+fn introduce(socket: &Socket, listener: &ListenerLocal, incoming: &Incoming) -> ConnectionFacts {
     let (peer, configured) = (incoming.remote_address(), &listener.plan.listener);
     let local = local_of(socket, incoming.local_ip(), configured.bind.or_local());
     let (listener, authenticated_at) = (configured.name.clone(), Cell::default());

@@ -22,9 +22,9 @@ use super::stream_task::{Active, carry};
 use crate::boxed::boxed;
 use crate::connection::ConnectionFacts;
 use crate::downstream::exchanges::Exchanges;
-use crate::downstream::goodbye::{self, Phase};
 use crate::downstream::served::Served;
-use crate::http3::{Control, Lost, Quic, local_of};
+use crate::downstream::shutdown::{self, Phase};
+use crate::http3::{CloseReason, Control, Quic, local_of};
 use crate::registry::{LAST_CALL, ListenerHandle, Registration};
 use crate::tls;
 use crate::watch::Watch;
@@ -48,7 +48,7 @@ struct Session {
     next_id: u64,
     phase: Phase,
     is_flooded: bool,
-    /// The listener closes while the handshake is under way, which is given little time.
+    /// The listener closes during the handshake, which gets little more time.
     is_hurried: bool,
 }
 
@@ -140,13 +140,13 @@ impl Session {
                 continue;
             }
             self.take_streams();
-            if !self.shared.is_bearable(std::mem::take(&mut self.control.told.idle)) {
+            if !self.shared.is_bearable(std::mem::take(&mut self.control.peer.idle)) {
                 self.is_flooded = true;
                 self.quic.close(code::EXCESSIVE_LOAD);
                 continue;
             }
             if self.handshake.is_none() && self.phase == Phase::Open && !self.may_go_on() {
-                self.say_goodbye();
+                self.announce_shutdown();
                 continue;
             }
             if self.phase == Phase::Last && self.shared.exchanges.is_at_rest() {
@@ -207,15 +207,15 @@ impl Session {
         });
     }
 
-    /// Gives each new stream a task of its own. While as many exchanges are under way as there may be streams, and as many
-    /// again that their client has reset, none is begun.
+    /// Starts a task for each new stream. No more start while as many exchanges are in flight as streams are allowed, and as many again
+    /// that the client has reset.
     fn take_streams(&mut self) {
         while !self.is_full() {
             let Some(id) = self.quic.accept(Dir::Bi) else { return };
             let plan = self.worker.plan_to_carry(&self.registration.handle);
             let may_begin = self.phase.takes_streams();
             let found = plan.http_listener(&self.registration).filter(|_| may_begin);
-            let Some((_, http)) = found.filter(|(_, http)| !goodbye::is_enough(http, self.accepted)) else {
+            let Some((_, http)) = found.filter(|(_, http)| !shutdown::is_enough(http, self.accepted)) else {
                 self.shared.counts.idle.set(self.shared.counts.idle.get().saturating_add(1));
                 // RFC 9114 section 4.1.1: the client may send it again elsewhere.
                 self.quic.reset(id, code::REQUEST_REJECTED);
@@ -224,9 +224,9 @@ impl Session {
             };
             self.accepted += 1;
             self.next_id = u64::from(VarInt::from(id)) + 4;
-            if goodbye::is_enough(http, self.accepted) {
+            if shutdown::is_enough(http, self.accepted) {
                 // Those that follow are refused.
-                self.say_last_goodbye();
+                self.send_final_goaway();
             }
             self.follow_client();
             let active = Active::new(&self.shared);
@@ -264,17 +264,17 @@ impl Session {
     }
 
     fn may_go_on(&self) -> bool {
-        goodbye::may_go_on(&self.worker, &self.registration, self.accepted)
+        shutdown::may_go_on(&self.worker, &self.registration, self.accepted)
     }
 
     /// No new streams; a client that has not heard of it yet may still begin some (RFC 9114 section 5.2).
-    fn say_goodbye(&mut self) {
+    fn announce_shutdown(&mut self) {
         self.phase = Phase::Announced;
         self.control.push_goaway(LAST_STREAM_ID);
         self.watch.set(Instant::now(), LAST_CALL.min(self.quic.rtt() * 3 / 2));
     }
 
-    fn say_last_goodbye(&mut self) {
+    fn send_final_goaway(&mut self) {
         self.phase = Phase::Last;
         self.control.push_goaway(self.next_id);
         if self.handshake.is_none() {
@@ -296,7 +296,7 @@ impl Session {
         }
         match self.phase {
             Phase::Announced => {
-                self.say_last_goodbye();
+                self.send_final_goaway();
                 return None;
             }
             Phase::Closing => return Some(Ok(())),
@@ -312,7 +312,7 @@ impl Session {
         }
         let rested = now.saturating_duration_since(self.shared.exchanges.rested_at());
         if rested >= idle {
-            self.say_goodbye();
+            self.announce_shutdown();
         } else {
             self.watch.set(now, idle - rested);
         }
@@ -327,15 +327,15 @@ impl Session {
         }
     }
 
-    fn why(&self, lost: Lost) -> Result<(), Fault> {
+    fn why(&self, lost: CloseReason) -> Result<(), Fault> {
         if self.is_flooded {
             return Err(Fault::Http3Flood);
         }
         match lost {
             _ if self.handshake.is_some() => Err(Fault::HandshakeFailed),
             // The client itself has closed, has said why, or has gone.
-            Lost::Closed(_) | Lost::Silent | Lost::Ours(code::NO_ERROR) => Ok(()),
-            Lost::Ours(_) | Lost::Broken => Err(Fault::Http3Error),
+            CloseReason::Closed(_) | CloseReason::Silent | CloseReason::Ours(code::NO_ERROR) => Ok(()),
+            CloseReason::Ours(_) | CloseReason::Broken => Err(Fault::Http3Error),
         }
     }
 

@@ -35,7 +35,7 @@ impl Shared {
         let is_whole = stream.finish();
         if stream.has_answered() {
             self.discards.borrow_mut().earn(1);
-        } else if stream.is_spoilt() && begun.elapsed() <= HASTY {
+        } else if stream.is_broken() && begun.elapsed() <= HASTY {
             self.note_discarded();
         }
         if is_whole {

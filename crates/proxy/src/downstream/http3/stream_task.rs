@@ -26,7 +26,7 @@ use crate::request_head::Arrival;
 use crate::watch::Watch;
 use crate::worker::Worker;
 
-/// Counts an exchange as under way until it is dropped.
+/// Counts an exchange as in flight until it is dropped.
 pub(super) struct Active(Rc<Shared>);
 
 impl Active {
@@ -74,7 +74,7 @@ pub(super) async fn carry(
         Err(NoRequest::Fault(fault)) => Err(fault),
         Err(NoRequest::Other) => {
             worker.give_request(incoming);
-            if stream.is_spoilt() {
+            if stream.is_broken() {
                 active.0.note_discarded();
             }
             return;
@@ -112,7 +112,7 @@ pub(super) async fn carry(
 
 /// How receiving a head ended when there is none.
 enum NoRequest {
-    /// There is nobody, or nothing, to answer.
+    /// There is no client to respond to, or no request.
     Other,
     /// What came is no acceptable request.
     Fault(Fault),
@@ -143,7 +143,7 @@ async fn receive(
     let mut parsed = read.map_err(|bad| match bad {
         BadHead::Fault(fault) => NoRequest::Fault(fault),
         BadHead::Malformed(fault) => {
-            // RFC 9114 section 4.1.2. The record tells of it, and the client by this code.
+            // RFC 9114 section 4.1.2. The record has the fault, and the client gets this code.
             stream.refuse(code::MESSAGE_ERROR);
             NoRequest::Fault(fault)
         }

@@ -12,7 +12,7 @@ use model::limits::{
 };
 use wire::http1::{Framing, HeadLimits};
 use wire::http2::Allowance;
-use wire::http2::connection::{Answering, Connection, Gone, Limits, TICK};
+use wire::http2::connection::{Connection, Downstream, Gone, Limits, TICK};
 use wire::http2::hpack::Strings;
 
 use crate::byte_stream::ByteStream;
@@ -35,7 +35,7 @@ pub(crate) struct Client {
 }
 
 impl Peer for Client {
-    type Role = Answering;
+    type Role = Downstream;
     type Extra = ();
 }
 
@@ -79,17 +79,17 @@ impl State {
     }
 
     /// Whether the client has been told which stream is the last.
-    pub(crate) fn has_said_last(&self) -> bool {
-        self.core.has_said_last()
+    pub(crate) fn has_sent_final_goaway(&self) -> bool {
+        self.core.has_sent_final_goaway()
     }
 
-    pub(crate) fn say_goodbye(&mut self) {
-        self.core.say_goodbye(self.output.out());
+    pub(crate) fn announce_shutdown(&mut self) {
+        self.core.announce_shutdown(self.output.out());
     }
 
     /// Says that what was begun last is the last.
-    pub(crate) fn say_last(&mut self) {
-        self.core.say_last(self.output.out());
+    pub(crate) fn send_final_goaway(&mut self) {
+        self.core.send_final_goaway(self.output.out());
     }
 
     /// Whether the client's half is open.

@@ -22,7 +22,7 @@ use super::state::SharedState;
 
 /// How far our half is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ours {
+enum SendState {
     /// The final response has not begun.
     Head,
     Body,
@@ -34,14 +34,14 @@ enum Ours {
 pub(crate) struct Stream {
     state: SharedState,
     id: u32,
-    ours: Ours,
+    send_state: SendState,
 }
 
 impl Stream {
     /// Takes a stream on that was begun; it `ends` with its head if the request has no body.
     pub(crate) fn open(state: &SharedState, id: u32, ends: bool) -> Self {
         state.borrow_mut().add(id, ends);
-        Self { state: state.clone(), id, ours: Ours::Head }
+        Self { state: state.clone(), id, send_state: SendState::Head }
     }
 
     /// Sends an interim response.
@@ -63,7 +63,7 @@ impl Stream {
         ends: bool,
     ) -> io::Result<()> {
         self.state.borrow_mut().send_head(self.id, (head, status), (framing, ends))?;
-        self.ours = if ends { Ours::Ended } else { Ours::Body };
+        self.send_state = if ends { SendState::Ended } else { SendState::Body };
         Ok(())
     }
 
@@ -94,21 +94,21 @@ impl Stream {
 
     /// Writes as much as the client's windows allow. `ends` says that our half ends with the last of `bytes`.
     pub(crate) fn poll_write(&mut self, cx: &mut TaskContext<'_>, bytes: &[u8], ends: bool) -> Poll<io::Result<usize>> {
-        if self.ours != Ours::Body {
+        if self.send_state != SendState::Body {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         }
         let count = ready!(self.state.borrow_mut().poll_write(self.id, cx, (bytes, ends)))?;
         if ends && count == bytes.len() {
-            self.ours = Ours::Ended;
+            self.send_state = SendState::Ended;
         }
         Poll::Ready(Ok(count))
     }
 
     /// Ends our half, if that is not done, with trailers if there are any.
     pub(crate) fn end(&mut self, trailers: Option<&Fields>) -> io::Result<()> {
-        if self.ours == Ours::Body {
+        if self.send_state == SendState::Body {
             self.state.borrow_mut().send_end(self.id, trailers)?;
-            self.ours = Ours::Ended;
+            self.send_state = SendState::Ended;
         }
         Ok(())
     }
@@ -120,15 +120,15 @@ impl Stream {
 
     /// The end of what we had to say: whether our message is whole. If not, the client is told that it never will be.
     pub(crate) fn finish(&mut self) -> bool {
-        if self.ours != Ours::Ended {
+        if self.send_state != SendState::Ended {
             self.break_off();
         }
-        self.ours == Ours::Ended
+        self.send_state == SendState::Ended
     }
 
     /// Whether all of the response is on its way while the client's half is still open.
     pub(crate) fn awaits_end(&self) -> bool {
-        self.ours == Ours::Ended && self.state.borrow().awaits_end(self.id)
+        self.send_state == SendState::Ended && self.state.borrow().awaits_end(self.id)
     }
 
     /// Throws the rest of the request away, up to `left` bytes, without opening the window of the stream. Ready at its end, or when
@@ -145,7 +145,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let code = if self.ours == Ours::Ended { code::NO_ERROR } else { code::CANCEL };
+        let code = if self.send_state == SendState::Ended { code::NO_ERROR } else { code::CANCEL };
         let mut state = self.state.borrow_mut();
         state.reset(self.id, code);
         state.close(self.id);

@@ -12,7 +12,7 @@ use model::limits::{
 };
 use model::{Fault, RequestHead, ResponseHead};
 use wire::http1::{HeadLimits, ResponseParsed};
-use wire::http2::connection::{Asking, Connection, Limits, NotSent, RequestSent};
+use wire::http2::connection::{Connection, Limits, NotSent, RequestSent, Upstream};
 use wire::http2::hpack::Strings;
 use wire::http2::{Allowance, code};
 
@@ -20,7 +20,7 @@ use super::window::Taken;
 use crate::byte_stream::ByteStream;
 use crate::http2::inbox::Reset;
 use crate::http2::output::Output;
-use crate::http2::state::{Happening, Peer};
+use crate::http2::state::{Peer, PeerEvent};
 
 /// Heads without a response that are kept for those that follow.
 const SPARES_MAX: usize = 4;
@@ -54,7 +54,7 @@ pub(crate) struct Arrived {
 pub(crate) type HeadRead = (Result<ResponseParsed, Fault>, bool);
 
 impl Peer for Endpoint {
-    type Role = Asking;
+    type Role = Upstream;
     type Extra = VecDeque<Arrived>;
 }
 
@@ -72,7 +72,7 @@ impl State {
             stream_errors_max: u32::MAX,
             streams_left_max: UPSTREAM_STREAMS_LEFT_MAX,
         };
-        let core = Connection::asking(limits, Strings::default(), output.out());
+        let core = Connection::upstream(limits, Strings::default(), output.out());
         let endpoint = Endpoint { spares: Vec::new(), taken: Taken::new(stream), has_pong: false };
         let allowance = Allowance::new(UPSTREAM_IDLE_FRAMES_MAX, UPSTREAM_IDLE_FRAMES_PER_SECOND, now);
         let mut state = Self::of(core, output, (endpoint, allowance), task);
@@ -102,15 +102,15 @@ impl State {
             at += used;
             match happening {
                 None => break,
-                Some(Happening::Head { stream, parsed, ends }) => {
+                Some(PeerEvent::Head { stream, parsed, ends }) => {
                     let next = self.peer.spares.pop().unwrap_or_default();
                     let head = std::mem::replace(&mut head, next);
                     self.deliver_head(stream, Arrived { head, parsed, ends });
                 }
-                Some(Happening::Pong) => self.peer.has_pong = true,
+                Some(PeerEvent::Pong) => self.peer.has_pong = true,
                 // Who waits for it may send it again.
-                Some(Happening::Goodbye { last }) => self.end_after(last, Reset::ByPeer(code::REFUSED_STREAM)),
-                Some(Happening::Broken { .. }) => {}
+                Some(PeerEvent::Goaway { last }) => self.end_after(last, Reset::ByPeer(code::REFUSED_STREAM)),
+                Some(PeerEvent::Broken { .. }) => {}
             }
         }
         self.keep_spare(head);

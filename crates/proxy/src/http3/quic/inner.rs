@@ -8,7 +8,7 @@ use std::time::Instant;
 use model::limits::HTTP3_CONNECTION_WINDOW_BYTES;
 use quinn_proto::{Connection, ConnectionError, Dir, Event, StreamEvent, StreamId, VarInt};
 
-use super::Lost;
+use super::CloseReason;
 use crate::tls::Noted;
 
 /// Ids of streams are small numbers that are all different.
@@ -40,7 +40,7 @@ pub(super) struct Inner {
     /// The task that looks after the connection.
     pub waker: Option<Waker>,
     pub is_connected: bool,
-    pub lost: Option<Lost>,
+    pub lost: Option<CloseReason>,
     /// A task was woken since this was last asked.
     pub has_woken: bool,
     /// When the socket looks at it: each entry is earlier than the one before it, so that the last rings first.
@@ -59,7 +59,7 @@ pub(super) struct Inner {
     /// The network says that nobody is there.
     pub is_doubtful: bool,
     /// The peer takes other connections and says nothing on this one.
-    pub is_forsaken: bool,
+    pub is_unresponsive: bool,
     /// What the handshake has told so far.
     pub noted: Noted,
 }
@@ -81,7 +81,7 @@ impl Inner {
             has_news: false,
             refused_from: u64::MAX,
             is_doubtful: false,
-            is_forsaken: false,
+            is_unresponsive: false,
             noted: Noted::take(),
         }
     }
@@ -138,10 +138,10 @@ impl Inner {
             }
             Event::ConnectionLost { reason } => {
                 self.lost.get_or_insert(match reason {
-                    ConnectionError::ApplicationClosed(close) => Lost::Closed(close.error_code.into_inner()),
-                    ConnectionError::TimedOut | ConnectionError::Reset => Lost::Silent,
-                    ConnectionError::ConnectionClosed(_) => Lost::Closed(0),
-                    _ => Lost::Broken,
+                    ConnectionError::ApplicationClosed(close) => CloseReason::Closed(close.error_code.into_inner()),
+                    ConnectionError::TimedOut | ConnectionError::Reset => CloseReason::Silent,
+                    ConnectionError::ConnectionClosed(_) => CloseReason::Closed(0),
+                    _ => CloseReason::Broken,
                 });
                 self.wake_all();
             }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::Socket;
 use crate::http3::ids::{Generation, Hub, Keys, Passed, is_after, owner};
-use crate::predecessor::{self, End, Fate, Message, Says};
+use crate::predecessor::{self, End, Message, PassOutcome, Says};
 use crate::sys::Envelope;
 
 /// How often this looks whether the sockets before are over, once there is nothing else to do.
@@ -141,12 +141,12 @@ impl Socket {
         let ecn = ecn.map_or(0, |ecn| ecn as u8);
         let message = Message { says: Says::Passed, envelope, ecn, bytes };
         match predecessor.pass_by_any(number, &message, &mut self.routing.scratch.borrow_mut()) {
-            Fate::Passed => None,
-            Fate::Dropped => {
+            PassOutcome::Passed => None,
+            PassOutcome::Dropped => {
                 self.note_dropped();
                 None
             }
-            Fate::Ours => Some(datagram),
+            PassOutcome::NotTaken => Some(datagram),
         }
     }
 

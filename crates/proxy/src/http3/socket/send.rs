@@ -97,7 +97,7 @@ impl Socket {
             self.remove(quic);
             return false;
         }
-        if quic.is_stillborn() {
+        if quic.is_abandoned() {
             self.endpoint.borrow_mut().handle_event(quic.handle(), EndpointEvent::drained());
             self.remove(quic);
             return false;

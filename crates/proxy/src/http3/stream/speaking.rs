@@ -54,7 +54,7 @@ impl Stream {
         ready!(self.poll_out(cx))?;
         if self.speaking == Speaking::Ending {
             if !self.quic.finish(self.id) {
-                self.is_spoilt = true;
+                self.is_broken = true;
                 return Poll::Ready(Err(gone()));
             }
             self.speaking = Speaking::Ended;
@@ -74,14 +74,14 @@ impl Stream {
 
     /// Notes that the peer wants no response any more, as a write has shown.
     fn unwanted(&mut self) -> io::Error {
-        self.is_spoilt = true;
+        self.is_broken = true;
         gone()
     }
 
     /// Why our half is broken off.
     pub(super) fn reason(&self) -> u64 {
         // Of a request only that it is not wanted any more (RFC 9114 section 4.1.1).
-        if self.is_spoilt || self.is_ours { code::REQUEST_CANCELLED } else { code::INTERNAL_ERROR }
+        if self.is_broken || self.is_ours { code::REQUEST_CANCELLED } else { code::INTERNAL_ERROR }
     }
 
     /// Writes as much as the peer's window allows. `ends` says that our half ends with the last of `bytes`.

@@ -7,40 +7,20 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::{Duration, Instant};
 
+use model::Fault;
 use model::fault::Source;
 use model::limits::REFUSED_STREAMS_MAX;
 use model::resilience::Hedge;
-use model::{Fault, PickReason};
-use plan::{Ask, EndpointPlan, LastResort, Lease, Pass, Pick, Seen, Subset};
+use plan::{EndpointPlan, Lease, Pass, Seen};
 use tokio::time::Sleep;
-use wire::authentication::is_brought;
 use wire::http1::ResponseParsed;
 
 use super::Conversation;
 use crate::exchange::Exchange;
-use crate::upstream::connect::{Connecting, line_beside};
+use crate::upstream::connect::Connecting;
+use crate::upstream::hedge_line::line_beside;
+use crate::upstream::hedge_rules::take_place;
 use crate::worker_plan::{ClusterLocal, EndpointLocal};
-
-/// The rules for an exchange, if it may be at more than one endpoint: the route's, else the cluster's.
-pub(crate) fn rules<'p>(exchange: &Exchange<'p>, local: &'p ClusterLocal) -> Option<&'p Hedge> {
-    let rules = rules_of(exchange, local)?;
-    (rules.methods.allow(exchange.incoming.head.method) && !exchange.wants_upgrade()).then_some(rules)
-}
-
-/// The rules for an exchange that may go to any endpoint.
-pub(crate) fn rules_of<'p>(exchange: &Exchange<'p>, local: &'p ClusterLocal) -> Option<&'p Hedge> {
-    let own = exchange.told.route.and_then(|route| route.route.hedge.as_ref());
-    let rules = own.or(local.plan.cluster.resilience.hedge.as_ref())?;
-    // What another endpoint would answer is not of the session, which would move there besides.
-    let is_free = exchange.session.is_none_or(|session| session.pinned().is_none());
-    (is_free && !authenticates(exchange, local)).then_some(rules)
-}
-
-/// Whether an endpoint authenticates the client by its connection, or is about to: another knows nothing of that, and would win with
-/// its 401, while the connection that counts is dropped.
-fn authenticates(exchange: &Exchange<'_>, local: &ClusterLocal) -> bool {
-    exchange.authenticated_at(&local.plan).is_some() || is_brought(&exchange.incoming.head.fields)
-}
 
 /// Attempts of one exchange beside its first.
 struct Race<'p> {
@@ -85,9 +65,9 @@ impl<'p> Conversation<'p> {
         exchange: &mut Exchange<'p>,
         (rules, local): (&'p Hedge, &'p ClusterLocal),
     ) -> Result<ResponseParsed, Fault> {
-        let begun = exchange.told.now;
+        let begun = exchange.progress.now;
         let after = local.hedging.borrow().after(rules);
-        let first = exchange.told.endpoint.map(|(endpoint, _)| endpoint.state.slot);
+        let first = exchange.progress.endpoint.map(|(endpoint, _)| endpoint.state.slot);
         let alarm = after.map(|after| Box::pin(tokio::time::sleep_until((begun + after).into())));
         let (rivals, asked) = (Vec::new(), first.into_iter().collect());
         let after = after.unwrap_or_default();
@@ -97,12 +77,12 @@ impl<'p> Conversation<'p> {
         for rival in race.rivals.drain(..) {
             rival.stage.abandon(exchange);
         }
-        if exchange.told.hedges > 0 {
+        if exchange.progress.hedges > 0 {
             exchange.replay.tried = std::mem::take(&mut race.asked);
         }
         let parsed = outcome?;
         self.note_first_byte(exchange);
-        race.learn(begun, exchange.told.now);
+        race.learn(begun, exchange.progress.now);
         Ok(parsed)
     }
 
@@ -168,7 +148,7 @@ impl<'p> Race<'p> {
         if fault == Fault::TotalTimeout && !exchange.is_bounded_by_client() {
             // All of them kept it waiting, each let in by itself.
             let local = self.local;
-            let at = exchange.told.look();
+            let at = exchange.progress.look();
             self.rivals.iter_mut().for_each(|rival| local.plan.tell_circuit(&mut rival.pass, false, at));
         }
         match self.failed {
@@ -239,7 +219,7 @@ impl<'p> Race<'p> {
                         return Some((place, parsed));
                     }
                     let mut rival = self.rivals.remove(place);
-                    let latency = exchange.told.look().saturating_duration_since(rival.begun);
+                    let latency = exchange.progress.look().saturating_duration_since(rival.begun);
                     rival.witness(exchange, self.local, Seen::Answered { status, latency });
                     rival.stage.abandon(exchange);
                 }
@@ -255,7 +235,7 @@ impl<'p> Race<'p> {
 
     /// Sends the request to one more endpoint, if there is another with room and the budget allows it.
     fn add_rival(&mut self, exchange: &mut Exchange<'p>) {
-        let at = exchange.told.look();
+        let at = exchange.progress.look();
         self.alarm = None;
         let local = self.local;
         if self.asked.len() >= local.plan.endpoints.len() {
@@ -281,11 +261,11 @@ impl<'p> Race<'p> {
         debug_assert!(is_paid, "no other task takes from it meanwhile");
         shard.hedges.add(1);
         shard.picked(lease.reason());
-        exchange.told.hedges += 1;
+        exchange.progress.hedges += 1;
         self.asked.push(endpoint.state.slot);
         self.latest = at;
         self.rivals.push(Rival { endpoint, endpoint_local, lease, pass, stage, begun: at, anew: 0 });
-        if exchange.told.hedges + 1 < self.rules.attempts_max {
+        if exchange.progress.hedges + 1 < self.rules.attempts_max {
             self.alarm = Some(Box::pin(tokio::time::sleep_until((at + self.after).into())));
         }
     }
@@ -294,20 +274,20 @@ impl<'p> Race<'p> {
     fn crown(&mut self, rival: Rival<'p>, first: &mut Conversation<'p>, exchange: &mut Exchange<'p>) {
         let Stage::Talking(conversation) = rival.stage else { return };
         let index = exchange.worker.index;
-        if let (Some(fault), Some((_, endpoint_local))) = (self.failed, exchange.told.endpoint) {
+        if let (Some(fault), Some((_, endpoint_local))) = (self.failed, exchange.progress.endpoint) {
             endpoint_local.series.of(index).fault(fault);
         }
         std::mem::replace(first, *conversation).abandon(exchange);
         if let Some(session) = &exchange.session {
-            exchange.told.session = session.outcome(Some(rival.lease.endpoint_index()));
+            exchange.progress.session = session.outcome(Some(rival.lease.endpoint_index()));
         }
         first.is_beside = false;
         self.won = Some(rival.begun);
-        exchange.told.pick = Some(rival.lease.reason());
+        exchange.progress.pick = Some(rival.lease.reason());
         exchange.lease = Some(rival.lease);
         exchange.pass = rival.pass;
-        exchange.told.endpoint = Some((rival.endpoint, rival.endpoint_local));
-        exchange.told.is_witnessed = false;
+        exchange.progress.endpoint = Some((rival.endpoint, rival.endpoint_local));
+        exchange.progress.is_witnessed = false;
         self.local.series.of(index).hedges_won.add(1);
     }
 }
@@ -323,7 +303,7 @@ impl<'p> Rival<'p> {
             match &mut self.stage {
                 Stage::Connecting(work) => {
                     let Poll::Ready(connected) = work.as_mut().poll(cx) else { return Poll::Pending };
-                    self.begun = exchange.told.look();
+                    self.begun = exchange.progress.look();
                     let conversation =
                         Conversation::begin(exchange, (&local.plan, self.endpoint, self.endpoint_local), connected?)?;
                     self.stage = Stage::Talking(Box::new(conversation.beside()));
@@ -355,7 +335,7 @@ impl<'p> Rival<'p> {
     }
 
     fn witness(&mut self, exchange: &mut Exchange<'p>, local: &ClusterLocal, seen: Seen) {
-        let at = exchange.told.look();
+        let at = exchange.progress.look();
         local.plan.witness(&self.endpoint.state, seen, at);
         local.plan.tell_circuit(&mut self.pass, seen.is_good(), at);
     }
@@ -373,29 +353,5 @@ impl<'p> Stage<'p> {
         if let Self::Talking(conversation) = self {
             conversation.abandon(exchange);
         }
-    }
-}
-
-/// A place at an endpoint that is none of those with the slots `asked`, within the bounds of the cluster. Nothing is waited
-/// for.
-pub(crate) fn take_place<'p>(
-    exchange: &Exchange<'p>,
-    local: &'p ClusterLocal,
-    asked: &[u32],
-) -> Option<(Lease, Option<Pass>)> {
-    let (plan, worker, head) = (&local.plan, exchange.worker, &exchange.incoming.head);
-    let ask = Ask {
-        tried: asked,
-        key: plan.key(head, exchange.client),
-        now: exchange.told.now,
-        subset: exchange.told.route.map_or(Subset::ALL, |route| plan.subset(route, head)),
-        pinned: None,
-        last_resort: LastResort::Nothing,
-    };
-    let mut pass = None;
-    plan.let_in(&mut pass, ask.now).and_then(|()| plan.occupy(&mut pass)).ok()?;
-    match plan.pick(&mut local.cache.borrow_mut(), &mut || worker.random.next(), &ask) {
-        Pick::Endpoint(lease) if !asked.contains(&lease.state().slot) => Some((lease.because(PickReason::Hedge), pass)),
-        _ => None,
     }
 }

@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use model::limits::{BUFFER_BYTES, DISCARD_PATIENCE, DISCARDED_BYTES_MAX};
-use model::{Fault, Known, LocalResponse, Version};
+use model::{Fault, Known, LocalResponse, ResponseHead, Version};
 use plan::filter::ResponseSource;
 use wire::authentication::Bond;
 use wire::http1::{Framing, ResponseParsed};
@@ -13,10 +13,10 @@ use wire::http1::{Framing, ResponseParsed};
 use super::Conversation;
 use crate::answer;
 use crate::connection::Next;
-use crate::exchange::{Exchange, fields_of, next_after};
+use crate::exchange::{Exchange, next_after};
 use crate::relay::{BodyWriter, Pump, PumpFault};
 use crate::respond::{self, Response};
-use crate::upstream::pool::UpstreamConnection;
+use crate::upstream::UpstreamConnection;
 use crate::worker_plan::EndpointLocal;
 
 impl<'p> Conversation<'p> {
@@ -70,7 +70,7 @@ impl<'p> Conversation<'p> {
                 moved = download.poll_until_read(cx, &mut upstream.io, &mut exchange.connection.io, buffers);
                 if matches!(moved, Poll::Ready(Ok(()))) && self.upload.is_finished() {
                     if download.moved_bytes() > BUFFER_BYTES as u64 {
-                        exchange.told.look();
+                        exchange.progress.look();
                     }
                     let clean = download.take_leftover().is_none() && self.keeps_alive && !self.upload_broken;
                     let is_awaited = exchange.is_place_awaited();
@@ -203,7 +203,7 @@ fn give_back(
     exchange.witness_answer();
     exchange.leave_endpoint();
     if let Some(upstream) = upstream.filter(|upstream| clean && is_wanted_by(exchange, endpoint_local, upstream)) {
-        endpoint_local.pool.give(upstream, exchange.told.now, &exchange.connection.facts);
+        endpoint_local.pool.give(upstream, exchange.progress.now, &exchange.connection.facts);
     }
 }
 
@@ -225,4 +225,12 @@ fn download_fault(fault: &PumpFault) -> Fault {
         PumpFault::TooLong => Fault::ResponseTooLarge,
         PumpFault::Write => Fault::ClosedInResponse,
     }
+}
+
+/// The fields of these names, of those that are text.
+fn fields_of(response: &ResponseHead, names: &[&[u8]]) -> Vec<(String, String)> {
+    let is_asked = |name: &[u8]| names.iter().any(|asked| name.eq_ignore_ascii_case(asked));
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    let fields = response.fields.iter().filter(|field| is_asked(field.name));
+    fields.filter_map(|field| Some((text(field.name)?, text(field.value)?))).collect()
 }

@@ -31,7 +31,7 @@ impl<'p> Conversation<'p> {
                 up.begin(b"", early, buffers).map_err(|_| Fault::BadRequestBody)?;
             }
         }
-        exchange.told.status = exchange.response().status;
+        exchange.progress.status = exchange.response().status;
         exchange.witness_answer();
         let mut tunnel = Tunnel::new(up, down);
         let idle = self.cluster.cluster.timeouts.tunnel.unwrap_or_else(|| self.upload_timeout(exchange));
@@ -43,8 +43,8 @@ impl<'p> Conversation<'p> {
             stream.forget_sent();
         }
         let end = tunnel.run(&mut connection.io, &mut upstream.io, &exchange.worker.buffers, timing).await;
-        exchange.told.received_bytes += tunnel.up.moved_bytes();
-        exchange.told.sent_bytes += tunnel.down.moved_bytes();
+        exchange.progress.received_bytes += tunnel.up.moved_bytes();
+        exchange.progress.sent_bytes += tunnel.down.moved_bytes();
         if matches!(end, TunnelEnd::Broken(_)) {
             // An end in good order would make what was cut short look whole.
             connection.io.reset_on_close();

@@ -1,234 +1,20 @@
-//! How an exchange gets to an endpoint that may speak HTTP/2 or HTTP/3: a stream on a connection that others use too.
-
-use std::cell::Cell;
-use std::future::poll_fn;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+//! Attempts at an endpoint that may speak HTTP/2 or HTTP/3.
 
 use model::Fault;
 use model::limits::REFUSED_STREAMS_MAX;
-use model::snapshot::Endpoint;
-use model::socket::ClusterSocket;
 use plan::{ClusterPlan, EndpointPlan};
 
-use super::connections::{Found, SharedConnections, Waiting};
-use super::dial::{Dialing, dial};
-use super::permit::StreamPermit;
-use crate::buffer::BufferPool;
-use crate::connection::ConnectionFacts;
+use super::checkout::{Checkout, NotReady};
 use crate::connection::Next;
 use crate::exchange::Exchange;
-use crate::http2::websocket;
-use crate::http3::Outgoing;
-use crate::tls::UpstreamTlsNow;
 use crate::upstream::Line;
-use crate::upstream::connect::{Connecting, Target, attended, establish};
+use crate::upstream::connect::attended;
 use crate::upstream::hedge_connect::{self, line_to_either};
-use crate::upstream::opening::Opening;
 use crate::worker_plan::{ClusterLocal, EndpointLocal};
 
-/// Connections that one attempt waits for, one after the other.
-const ROUNDS_MAX: u32 = 8;
-
-/// What a line is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Aim {
-    Message,
-    WebSocket,
-    /// Another protocol, which a stream has no way to ask for.
-    Upgrade,
-}
-
-impl Aim {
-    fn of(exchange: &Exchange<'_>) -> Self {
-        match exchange.wants_upgrade() {
-            false => Self::Message,
-            true if websocket::is_asked_for(&exchange.incoming.head, exchange.request.framing) => Self::WebSocket,
-            true => Self::Upgrade,
-        }
-    }
-}
-
-/// What is needed to get to an endpoint.
-pub(crate) struct Wanted<'p> {
-    worker: usize,
-    buffers: &'p Rc<BufferPool>,
-    client: Rc<ConnectionFacts>,
-    endpoint: &'p EndpointPlan,
-    endpoint_local: &'p EndpointLocal,
-    connections: &'p Rc<SharedConnections>,
-    socket: &'p ClusterSocket,
-    tls: Option<&'p Arc<UpstreamTlsNow>>,
-    outgoing: &'p Rc<Outgoing>,
-    timeout: Duration,
-    aim: Aim,
-    /// No line that was idle, of which nobody knows whether it still works.
-    is_fresh: bool,
-    /// Of the failure somebody else has told who waited for the same connection.
-    is_known: Cell<bool>,
-}
-
-/// What is to be waited for where there is no line at once.
-pub(crate) enum Missing {
-    Connection(Waiting),
-    /// One of HTTP/1.1, which is the caller's alone: what the endpoint has chosen before.
-    Http1,
-    /// The same, because HTTP/2 does not serve the purpose there.
-    Http1Only,
-}
-
-impl<'p> Wanted<'p> {
-    /// `None`: the endpoint speaks HTTP/1.1 only.
-    pub(crate) fn new(
-        exchange: &Exchange<'p>,
-        local: &'p ClusterLocal,
-        (endpoint, endpoint_local): (&'p EndpointPlan, &'p EndpointLocal),
-        is_fresh: bool,
-    ) -> Option<Self> {
-        let cluster = &local.plan.cluster;
-        Some(Self {
-            worker: exchange.worker.index,
-            buffers: &exchange.worker.buffers,
-            client: exchange.connection.facts.clone(),
-            endpoint,
-            endpoint_local,
-            connections: endpoint_local.pool.shared.as_ref()?,
-            socket: &cluster.socket,
-            tls: local.tls.as_ref(),
-            outgoing: &exchange.worker.outgoing,
-            timeout: cluster.timeouts.connect,
-            aim: Aim::of(exchange),
-            is_fresh,
-            is_known: Cell::new(false),
-        })
-    }
-
-    /// A line that is there.
-    pub(crate) fn at_once(&self, now: Instant) -> Result<Line, Missing> {
-        // Where endpoints choose the version, some have chosen HTTP/1.1.
-        if !self.is_fresh
-            && let Some(kept) = self.endpoint_local.pool.take(now, &self.client, || None)
-        {
-            self.endpoint_local.series.of(self.worker).reused.add(1);
-            return Ok(Line::Http1(kept));
-        }
-        let serves = match self.aim {
-            _ if self.connections.shared.is_only => true,
-            Aim::Message => true,
-            Aim::WebSocket => self.connections.offers_upgrades() != Some(false),
-            Aim::Upgrade => false,
-        };
-        if !serves {
-            return Err(Missing::Http1Only);
-        }
-        match self.connections.find(!self.is_fresh) {
-            Found::Permit(permit) => self.take(permit),
-            Found::Waiting(waiting) => Err(Missing::Connection(waiting)),
-            Found::Dial(waiting, begun) => {
-                let how = Dialing {
-                    endpoint: Endpoint::clone(&self.endpoint.endpoint),
-                    socket: self.socket.clone(),
-                    tls: self.tls.cloned(),
-                    timeout: self.timeout,
-                    series: self.endpoint_local.series.clone(),
-                    worker: self.worker,
-                    buffers: self.buffers.clone(),
-                    outgoing: self.outgoing.clone(),
-                };
-                dial(self.connections, begun, how);
-                Err(Missing::Connection(waiting))
-            }
-            Found::Http1 => Err(Missing::Http1),
-        }
-    }
-
-    /// Takes a permit, unless an upgrade is wanted that is only to be had by HTTP/1.1 there. Where nothing else is spoken, the
-    /// conversation says so.
-    fn take(&self, permit: Box<StreamPermit>) -> Result<Line, Missing> {
-        let serves = self.aim == Aim::Message || self.connections.shared.is_only || permit.offers_upgrades();
-        if !serves {
-            return Err(Missing::Http1Only);
-        }
-        if permit.is_reused {
-            self.endpoint_local.series.of(self.worker).reused.add(1);
-        }
-        Ok(Line::Shared(permit))
-    }
-
-    /// Waits until there is a line. The caller bounds the time.
-    ///
-    /// # Errors
-    /// The connection that was waited for could not be made, or others took its room, again and again.
-    async fn wait(&self, mut missing: Missing) -> Result<Line, Fault> {
-        let mut has_failed = false;
-        for _ in 0..ROUNDS_MAX {
-            let got = match &missing {
-                Missing::Connection(waiting) => match poll_fn(|cx| waiting.poll(cx)).await {
-                    Ok(got) => got,
-                    // One failure is no reason that all who came for the connection fail.
-                    Err(missed) if missed.is_known && !has_failed => {
-                        has_failed = true;
-                        None
-                    }
-                    Err(missed) => {
-                        self.is_known.set(missed.is_known);
-                        return Err(missed.fault);
-                    }
-                },
-                Missing::Http1 => self.connect_http1(false).await?,
-                Missing::Http1Only => self.connect_http1(true).await?,
-            };
-            let next = match got {
-                Some(Line::Shared(permit)) => self.take(permit),
-                Some(line) => return Ok(line),
-                None => self.at_once(Instant::now()),
-            };
-            match next {
-                Ok(line) => return Ok(line),
-                Err(other) => missing = other,
-            }
-        }
-        Err(Fault::ConnectTimeout)
-    }
-
-    /// The same for a hedge, within the time to connect.
-    pub(crate) fn later(self, missing: Missing) -> Connecting<'p> {
-        Box::pin(async move {
-            let waited = tokio::time::timeout(self.timeout, self.wait(missing)).await;
-            waited.unwrap_or(Err(Fault::ConnectTimeout))
-        })
-    }
-
-    /// `None`: this time the endpoint has chosen HTTP/2. If `only` HTTP/1.1 will do, it is not offered anything else.
-    async fn connect_http1(&self, only: bool) -> Result<Option<Line>, Fault> {
-        let tls = self.tls.map(|tls| if only { tls.http1() } else { &**tls });
-        let target = Target { endpoint: &self.endpoint.endpoint, socket: self.socket, tls };
-        let connected = establish(target, Opening::default()).await;
-        let shard = self.endpoint_local.series.of(self.worker);
-        match &connected {
-            Ok(_) => shard.connects_opened.add(1),
-            Err(_) => shard.connects_failed.add(1),
-        }
-        let connection = match connected {
-            // It speaks HTTP/2, and nothing else.
-            Err(Fault::UpstreamHandshakeFailed) if only && self.connections.offers_upgrades().is_some() => {
-                return Err(Fault::UpgradeNotOffered);
-            }
-            connected => connected?,
-        };
-        if connection.io.has_chosen_http2() {
-            self.connections.forget_http1();
-            return Ok(None);
-        }
-        Ok(Some(Line::Http1(connection)))
-    }
-}
-
 impl<'p> Exchange<'p> {
-    /// As `attempt`, for an endpoint that may speak HTTP/2 or HTTP/3. A request whose stream the endpoint refused, or that it
-    /// will not look at since it has said goodbye, is sent anew whatever its method (RFC 9113 section 8.7, RFC 9114 section
-    /// 4.1.1).
+    /// As `attempt`, for an endpoint that may speak HTTP/2 or HTTP/3. A request whose stream was refused, or which is beyond the last
+    /// stream of a GOAWAY, is sent again whatever its method (RFC 9113 section 8.7, RFC 9114 section 4.1.1).
     pub(crate) async fn attempt_shared(
         &mut self,
         (cluster, local): (&'p ClusterPlan, &'p ClusterLocal),
@@ -238,12 +24,12 @@ impl<'p> Exchange<'p> {
         loop {
             // A hedge may have moved it to another endpoint.
             let (endpoint, endpoint_local) = self
-                .told
+                .progress
                 .endpoint
                 .map_or((endpoint, endpoint_local), |(endpoint, endpoint_local)| (endpoint, &**endpoint_local));
             let line = self.line(local, (endpoint, endpoint_local), is_fresh).await?;
             let (endpoint, endpoint_local) = self
-                .told
+                .progress
                 .endpoint
                 .map_or((endpoint, endpoint_local), |(endpoint, endpoint_local)| (endpoint, &**endpoint_local));
             // Without its place, all its attempts have failed.
@@ -254,8 +40,8 @@ impl<'p> Exchange<'p> {
                 other => return other,
             }
             anew += 1;
-            self.told.received_bytes = 0;
-            self.told.look();
+            self.progress.received_bytes = 0;
+            self.progress.look();
         }
     }
 
@@ -266,29 +52,29 @@ impl<'p> Exchange<'p> {
         to: (&'p EndpointPlan, &'p EndpointLocal),
         is_fresh: bool,
     ) -> Result<Line, Fault> {
-        let wanted = Wanted::new(self, local, to, is_fresh).ok_or(Fault::NoEndpoint)?;
-        let missing = match wanted.at_once(self.told.now) {
+        let checkout = Checkout::new(self, local, to, is_fresh).ok_or(Fault::NoEndpoint)?;
+        let missing = match checkout.at_once(self.progress.now) {
             Ok(line) => return Ok(line),
             Err(missing) => missing,
         };
         match hedge_connect::rules(self, local) {
-            None => self.wait_for_line(&wanted, missing).await,
+            None => self.wait_for_line(&checkout, missing).await,
             // Boxed: it is rare, and its state would make every exchange larger.
-            Some(rules) => Box::pin(line_to_either(self, local, rules, to, wanted.later(missing))).await,
+            Some(rules) => Box::pin(line_to_either(self, local, rules, to, checkout.later(missing))).await,
         }
     }
 
-    async fn wait_for_line(&mut self, wanted: &Wanted<'_>, missing: Missing) -> Result<Line, Fault> {
-        let begun = self.told.now;
+    async fn wait_for_line(&mut self, checkout: &Checkout<'_>, missing: NotReady) -> Result<Line, Fault> {
+        let begun = self.progress.now;
         // Boxed: connecting is rare, and its state would make every exchange larger.
-        let mut work = Box::pin(wanted.wait(missing));
-        let line = attended(work.as_mut(), self.connection, wanted.timeout).await;
-        let now = self.told.look();
-        self.told.phases.connect += now - begun;
+        let mut work = Box::pin(checkout.wait(missing));
+        let line = attended(work.as_mut(), self.connection, checkout.timeout).await;
+        let now = self.progress.look();
+        self.progress.phases.connect += now - begun;
         if matches!(line, Err(Fault::TotalTimeout)) {
             self.witness_lateness();
         }
-        if line.is_err() && wanted.is_known.get() {
+        if line.is_err() && checkout.is_known.get() {
             self.witness_known();
         }
         line

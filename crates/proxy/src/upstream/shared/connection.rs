@@ -11,7 +11,7 @@ use std::time::Instant;
 use plan::shared_connection::{Bearing, Room};
 use quinn_proto::StreamId;
 
-use super::http3::Session;
+use super::http3_session::Session;
 use crate::http2::upstream::SharedState;
 
 /// What the streams of a shared connection are begun with.

@@ -21,8 +21,7 @@ use plan::shared_connection::{Choice, Room, choose};
 
 use super::connection::{Carrier, SharedConnection};
 use super::permit::StreamPermit;
-use crate::upstream::Line;
-use crate::upstream::pool::UpstreamConnection;
+use crate::upstream::{Line, UpstreamConnection};
 
 /// A connection that is being made, as those see it who wait for it.
 pub(crate) struct Dial {

@@ -16,16 +16,16 @@ use super::connections::{Dial, SharedConnections};
 use super::{http2, http3};
 use crate::buffer::BufferPool;
 use crate::http3::Outgoing;
-use crate::tls::UpstreamTlsNow;
+use crate::tls::ClusterTls;
+use crate::upstream::UpstreamConnection;
 use crate::upstream::connect::{Target, establish};
 use crate::upstream::opening::Opening;
-use crate::upstream::pool::UpstreamConnection;
 
 /// What it takes to make a connection.
 pub(crate) struct Dialing {
     pub endpoint: Endpoint,
     pub socket: ClusterSocket,
-    pub tls: Option<Arc<UpstreamTlsNow>>,
+    pub tls: Option<Arc<ClusterTls>>,
     pub timeout: Duration,
     pub series: Arc<EndpointSeries>,
     pub worker: usize,
@@ -65,7 +65,7 @@ async fn run(connections: Rc<SharedConnections>, dial: Rc<Dial>, how: Rc<Dialing
         if opened.is_ok() || !connections.is_busy() {
             break opened;
         }
-        // Whoever waits gets a stream as others end, within the time to connect: the endpoint is at work, and may take no more
+        // Waiting exchanges get a stream as others end, within the time to connect: the endpoint is busy, and may accept no more
         // connections than it has.
         tokio::time::sleep(UPSTREAM_DIAL_PAUSE).await;
         if !dial.is_wanted() {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use model::limits::{HEAD_BYTES_MAX, HTTP3_IDLE_FRAMES_MAX, HTTP3_IDLE_FRAMES_PER_SECOND};
 use model::{Address, Fault};
-use quinn_proto::{ClientConfig, Dir, NoneTokenStore, StreamId};
+use quinn_proto::{ClientConfig, NoneTokenStore};
 use tokio::time::Sleep;
 use wire::http2::Allowance;
 use wire::http3::code;
@@ -21,96 +21,13 @@ use wire::http3::code;
 use super::connection::SharedConnection;
 use super::connections::SharedConnections;
 use super::dial::{Dialing, dial_beside};
-use crate::http3::{Control, Counts, Lost, Quic, outgoing_transport};
+use super::http3_session::Session;
+use crate::http3::{CloseReason, Control, Quic, outgoing_transport};
 
 /// How long an endpoint may take at least to answer when the network says that it is not there.
 const DOUBT_PATIENCE: Duration = Duration::from_millis(500);
 /// How long an endpoint may take at least until anything comes of it after a request has begun, be it that the request has arrived.
 const WORD_PATIENCE: Duration = Duration::from_secs(1);
-
-/// A connection, as streams see it.
-pub(crate) struct Session {
-    pub(super) quic: Rc<Quic>,
-    pub(super) counts: Rc<Counts>,
-    /// A stream that may begin, ahead of who takes it: to begin one is the only way to find out whether that may be.
-    spare: Cell<Option<StreamId>>,
-    offers_connect: Cell<bool>,
-    /// The largest head that the endpoint takes (RFC 9114 section 4.2.2).
-    pub(super) head_bytes_max: Cell<u64>,
-    /// The endpoint has said goodbye.
-    is_left: Cell<bool>,
-    /// When the first stream and the last began of those of which it is not known yet that the endpoint has heard of them.
-    begun: Cell<Option<(Instant, Instant)>>,
-    /// Its task looks after these.
-    is_watched: Cell<bool>,
-    /// Since when the endpoint does not seem to have heard of them: until it says something, others go elsewhere.
-    doubted_at: Cell<Option<Instant>>,
-}
-
-impl Session {
-    /// Whether the endpoint seems not to be there, so that no other stream is to begin here.
-    pub(super) fn is_doubtful(&self) -> bool {
-        self.doubted_at.get().is_some_and(|at| self.quic.heard_at() <= at)
-    }
-
-    /// Whether streams have begun after which nobody looks yet. From now on that is done.
-    fn begins_to_be_watched(&self) -> bool {
-        self.begun.get().is_some() && !self.is_watched.replace(true)
-    }
-
-    /// When a stream began since which nothing has come, not even that it has arrived.
-    fn unheard_at(&self) -> Option<Instant> {
-        let (first, last) = self.begun.get()?;
-        let heard_at = self.quic.heard_at();
-        let unheard_at = match () {
-            () if heard_at >= last => None,
-            () if heard_at >= first => Some(last),
-            () => Some(first),
-        };
-        self.begun.set(unheard_at.map(|at| (at, last)));
-        unheard_at
-    }
-
-    /// Whether the endpoint allows another stream now. `None`: none ever.
-    pub(super) fn has_credit(&self) -> Option<bool> {
-        if self.is_left.get() || self.quic.lost().is_some() {
-            return None;
-        }
-        if self.spare.get().is_none() {
-            self.spare.set(self.quic.open(Dir::Bi));
-        }
-        Some(self.spare.get().is_some())
-    }
-
-    /// The stream that [`Self::has_credit`] has found.
-    pub(super) fn take_stream(&self) -> Option<StreamId> {
-        let stream = self.spare.take()?;
-        let now = Instant::now();
-        let first = self.begun.get().map_or(now, |(first, _)| first);
-        self.begun.set(Some((first, now)));
-        if !self.is_watched.get() {
-            self.wake();
-        }
-        Some(stream)
-    }
-
-    /// Gives up a stream on which nothing was sent. The endpoint is told, for others may have begun since, and with them this one
-    /// (RFC 9000 section 3.2).
-    pub(super) fn give_up(&self, id: StreamId) {
-        self.quic.reset(id, code::REQUEST_CANCELLED);
-        self.quic.stop(id, code::REQUEST_CANCELLED);
-    }
-
-    /// Whether the endpoint takes requests for other protocols (RFC 9220 section 3).
-    pub(super) fn offers_connect(&self) -> bool {
-        self.offers_connect.get()
-    }
-
-    /// Wakes the task that looks after the connection.
-    pub(super) fn wake(&self) {
-        self.quic.wake();
-    }
-}
 
 /// Looks after a connection, which ends with it.
 pub(super) struct Driver {
@@ -182,9 +99,9 @@ impl Driver {
             self.converse(cx);
         }
         match quic.lost() {
-            Some(Lost::Silent) => Poll::Ready(Err(Fault::ConnectFailed)),
+            Some(CloseReason::Silent) => Poll::Ready(Err(Fault::ConnectFailed)),
             Some(_) => Poll::Ready(Err(Fault::UpstreamHandshakeFailed)),
-            None if self.control.told.has_settings => Poll::Ready(Ok(())),
+            None if self.control.peer.has_settings => Poll::Ready(Ok(())),
             None => Poll::Pending,
         }
     }
@@ -196,17 +113,17 @@ impl Driver {
         if let Err(code) = self.control.listen(cx) {
             return quic.close(code);
         }
-        let told = &mut self.control.told;
+        let peer = &mut self.control.peer;
         let session = &self.session;
-        session.offers_connect.set(told.offers_connect);
-        session.head_bytes_max.set(told.section_bytes_max.unwrap_or(u64::MAX));
-        let idle = session.counts.idle.take() + std::mem::take(&mut told.idle);
+        session.offers_connect.set(peer.offers_connect);
+        session.head_bytes_max.set(peer.section_bytes_max.unwrap_or(u64::MAX));
+        let idle = session.counts.idle.take() + std::mem::take(&mut peer.idle);
         // Each piece of a body may bring a few of them.
         self.allowance.earn(session.counts.pieces.take());
         if idle > 0 && !self.allowance.spend(idle, Instant::now()) {
             return quic.close(code::EXCESSIVE_LOAD);
         }
-        if let Some(id) = told.goaway {
+        if let Some(id) = peer.goaway {
             session.is_left.set(true);
             quic.refuse_from(id);
         }
@@ -291,7 +208,7 @@ impl Driver {
         let (now, heard_at) = (Instant::now(), self.session.quic.heard_at());
         if self.asked.take_if(|asked| heard_at > asked.at).is_some() {
             self.session.doubted_at.set(None);
-            self.session.quic.set_forsaken(false);
+            self.session.quic.set_unresponsive(false);
         }
         let (patience, unheard_at) = (self.word_patience(), self.session.unheard_at());
         let mut left = unheard_at.map(|at| patience.saturating_sub(now.saturating_duration_since(at)));
@@ -332,7 +249,7 @@ impl Driver {
         let (waited, patience) = (now.saturating_duration_since(asked.at), self.word_patience());
         let takes_others = connections.has_made_any_since(asked.at);
         if takes_others && waited >= 2 * patience {
-            self.session.quic.set_forsaken(true);
+            self.session.quic.set_unresponsive(true);
             return Some(left);
         }
         if !takes_others && waited >= patience {

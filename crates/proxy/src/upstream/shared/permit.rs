@@ -11,8 +11,8 @@ use model::snapshot::SharedVersion;
 use super::connection::{Carrier, SharedConnection, Start};
 use super::connections::SharedConnections;
 
-/// A connection of HTTP/2 that was idle for so long may lead to nobody any more, and its kernel would not know: its
-/// endpoint is asked whether it is there as soon as something begins.
+/// A connection of HTTP/2 that was idle for this long may be dead without the kernel's knowledge. A PING checks it as soon as a stream
+/// begins.
 const REST: Duration = Duration::from_secs(1);
 
 /// The permit for one stream of a shared connection, held as long as the stream lasts.
@@ -92,7 +92,7 @@ impl StreamPermit {
 
     /// Whether the connection has ended because nothing came from the endpoint any more. What ends one of HTTP/3 without a word is
     /// nearly always that, since no kernel tells of a process that is gone.
-    pub(crate) fn is_forsaken(&self) -> bool {
+    pub(crate) fn is_unresponsive(&self) -> bool {
         self.connection.is_silent.get() || self.of.shared.version == SharedVersion::Http3
     }
 

@@ -1,10 +1,8 @@
 //! What of a conversation is different on a stream: how the request head is sent, how response heads come, and what it
 //! means that none does.
 
-use std::future::poll_fn;
-use std::task::{Context as TaskContext, Poll, Waker, ready};
+use std::task::{Context as TaskContext, Poll, ready};
 
-use model::limits::UPSTREAM_STREAM_END;
 use model::snapshot::Endpoint;
 use model::{Fault, RequestHead};
 use wire::crossing;
@@ -21,7 +19,7 @@ use crate::http2::{Reset, upstream, websocket};
 use crate::http3::{self, NoHead};
 use crate::io::Io;
 use crate::message::MessageStream;
-use crate::upstream::pool::UpstreamConnection;
+use crate::upstream::UpstreamConnection;
 
 /// Begins a stream with the head of the request.
 ///
@@ -37,7 +35,7 @@ pub(crate) fn begin(
         true => begin_http3(exchange, endpoint, &permit)?,
         false => begin_http2(exchange, (endpoint, is_https), &permit)?,
     };
-    Ok(UpstreamConnection::of_stream(Io::Stream(Box::new(message)), permit, exchange.told.now))
+    Ok(UpstreamConnection::of_stream(Io::Stream(Box::new(message)), permit, exchange.progress.now))
 }
 
 fn begin_http2(
@@ -151,30 +149,6 @@ fn refuse(stream: &mut http3::Stream, bad: BadHead) -> Ended {
             Ended::Malformed(Fault::BadResponse)
         }
     }
-}
-
-/// Takes a stream back whose response is whole. Its end may still be on its way, which is waited for beside the client: left
-/// before it, the stream looks cancelled to its endpoint, and endpoints end connections on which many are.
-pub(crate) fn let_end(mut connection: UpstreamConnection) {
-    if poll_end(&mut TaskContext::from_waker(Waker::noop()), &mut connection).is_pending() {
-        tokio::task::spawn_local(async move {
-            let end = poll_fn(|cx| poll_end(cx, &mut connection));
-            let _cancelled_when_late = tokio::time::timeout(UPSTREAM_STREAM_END, end).await;
-        });
-    }
-}
-
-fn poll_end(cx: &mut TaskContext<'_>, connection: &mut UpstreamConnection) -> Poll<()> {
-    let Some(stream) = connection.io.message() else { return Poll::Ready(()) };
-    if !stream.is_over() {
-        let _error_or_more_is_no_good_end = ready!(stream.poll_read_ready(cx));
-        stream.take_trailers();
-    }
-    let is_good = stream.is_over();
-    if let Some(permit) = connection.permit().filter(|_| is_good) {
-        permit.note_end();
-    }
-    Poll::Ready(())
 }
 
 /// How a stream ended that has no response head.

@@ -8,8 +8,8 @@ use super::super::frame::{
 use super::super::hpack::{BadBlock, Decoded};
 use super::super::{WINDOW_STEP_MIN, code};
 use super::role::{Role, Taken};
-use super::streams::{Outgoing, Standing};
-use super::{CONTINUATIONS_MAX, Connection, Data, Event, GOODBYE, Leaving, Pending, Reading};
+use super::streams::{Outgoing, StreamState};
+use super::{CONTINUATIONS_MAX, Connection, Data, Event, Pending, Reading, SHUTDOWN_PING, Shutdown};
 use crate::crossing::{self, FIELD_OVERHEAD_BYTES};
 
 /// Largest payload that a peer may say it takes (section 6.5.2).
@@ -48,8 +48,8 @@ impl<R: Role> Connection<R> {
                 self.note_idle(1);
                 // Section 6.8: its number speaks of streams that we would begin.
                 let last = number(payload) & NUMBER_MAX;
-                R::take_goodbye(self, last);
-                Ok(Some(Event::Goodbye { code: payload.get(4..).map_or(0, number), last }))
+                R::take_goaway(self, last);
+                Ok(Some(Event::Goaway { code: payload.get(4..).map_or(0, number), last }))
             }
             kind::WINDOW_UPDATE => self.take_step(frame.stream, number(payload) & NUMBER_MAX),
             _ => Ok(None),
@@ -96,10 +96,10 @@ impl<R: Role> Connection<R> {
                 None => self.take_trailers((stream, ends), block),
             };
         }
-        match self.streams.standing(stream) {
-            Standing::Idle if stream.is_multiple_of(2) || R::IS_ASKING => return Err(PROTOCOL_ERROR),
-            Standing::Idle => self.streams.advance(stream),
-            Standing::Left => {
+        match self.streams.state_of(stream) {
+            StreamState::Idle if stream.is_multiple_of(2) || R::IS_UPSTREAM => return Err(PROTOCOL_ERROR),
+            StreamState::Idle => self.streams.advance(stream),
+            StreamState::Left => {
                 // No more than one block of trailers is due.
                 self.note_idle(u32::from(!ends));
                 self.pass_over(block)?;
@@ -108,16 +108,16 @@ impl<R: Role> Connection<R> {
                 }
                 return Ok(None);
             }
-            Standing::Ended | Standing::Skipped if R::IS_ASKING => {
+            StreamState::Ended | StreamState::Skipped if R::IS_UPSTREAM => {
                 // We may have left it, and too long ago to know.
                 self.pass_over(block)?;
                 return Err(BadFrame::Stream { stream, code: code::STREAM_CLOSED });
             }
             // Section 5.1: nothing follows an end. Section 5.1.1: numbers rise.
-            Standing::Ended => return Err(BadFrame::Connection(code::STREAM_CLOSED)),
-            Standing::Skipped => return Err(PROTOCOL_ERROR),
+            StreamState::Ended => return Err(BadFrame::Connection(code::STREAM_CLOSED)),
+            StreamState::Skipped => return Err(PROTOCOL_ERROR),
         }
-        let is_too_late = matches!(self.leaving, Leaving::Last(_));
+        let is_too_late = matches!(self.shutdown, Shutdown::Final(_));
         if is_too_late || self.streams.len() >= self.limits.streams_max as usize {
             self.pass_over(block)?;
             self.streams.leave(stream, ends);
@@ -168,11 +168,11 @@ impl<R: Role> Connection<R> {
             return Ok(Some(Event::Reset { stream, code }));
         }
         self.note_idle(1);
-        match self.streams.standing(stream) {
+        match self.streams.state_of(stream) {
             // Section 6.4.
-            Standing::Idle => return Err(PROTOCOL_ERROR),
-            Standing::Left => self.streams.forget_left(stream),
-            Standing::Ended | Standing::Skipped => {}
+            StreamState::Idle => return Err(PROTOCOL_ERROR),
+            StreamState::Left => self.streams.forget_left(stream),
+            StreamState::Ended | StreamState::Skipped => {}
         }
         Ok(None)
     }
@@ -229,8 +229,8 @@ impl<R: Role> Connection<R> {
             frame::push_ping(out, &payload, true);
             return Ok(None);
         }
-        if payload == GOODBYE && self.leaving == Leaving::Told {
-            self.say_last(out);
+        if payload == SHUTDOWN_PING && self.shutdown == Shutdown::Announced {
+            self.send_final_goaway(out);
         }
         Ok(Some(Event::Pong(payload)))
     }
@@ -243,10 +243,10 @@ impl<R: Role> Connection<R> {
         }
         match self.streams.get_mut(stream) {
             Some(found) => open(&mut found.outgoing, stream, step).map_err(|code| BadFrame::Stream { stream, code }),
-            None => match self.streams.standing(stream) {
-                Standing::Idle => Err(PROTOCOL_ERROR),
+            None => match self.streams.state_of(stream) {
+                StreamState::Idle => Err(PROTOCOL_ERROR),
                 // Section 5.1: it may have been sent before the end was known.
-                Standing::Left | Standing::Ended | Standing::Skipped => {
+                StreamState::Left | StreamState::Ended | StreamState::Skipped => {
                     self.note_idle(u32::from(step >= WINDOW_STEP_MIN));
                     Ok(None)
                 }
@@ -299,15 +299,15 @@ impl<R: Role> Connection<R> {
         let (stream, ends) = (frame.stream, frame.has(flag::END_STREAM));
         let bad = |code| BadFrame::Stream { stream, code };
         let Some(open) = self.streams.get_mut(stream) else {
-            return match self.streams.standing(stream) {
-                Standing::Idle => Err(PROTOCOL_ERROR),
-                Standing::Left => {
+            return match self.streams.state_of(stream) {
+                StreamState::Idle => Err(PROTOCOL_ERROR),
+                StreamState::Left => {
                     if ends {
                         self.streams.forget_left(stream);
                     }
                     Ok(false)
                 }
-                Standing::Ended | Standing::Skipped => Err(bad(code::STREAM_CLOSED)),
+                StreamState::Ended | StreamState::Skipped => Err(bad(code::STREAM_CLOSED)),
             };
         };
         if open.has_peer_ended {

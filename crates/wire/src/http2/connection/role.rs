@@ -8,7 +8,7 @@ use super::{Connection, Event};
 /// What a frame has led to.
 pub(super) type Taken<R> = Result<Option<Event<<R as Role>::Parsed>>, BadFrame>;
 
-/// [`super::Answering`] or [`super::Asking`].
+/// [`super::Downstream`] or [`super::Upstream`].
 pub trait Role: Sized + Debug {
     /// What arrives first on a stream.
     type Head;
@@ -16,7 +16,7 @@ pub trait Role: Sized + Debug {
     type Parsed;
 
     /// Whether we begin the streams.
-    const IS_ASKING: bool;
+    const IS_UPSTREAM: bool;
 
     /// Takes the block of a head: of a request that begins a stream, or of a response that a stream awaits.
     ///
@@ -30,7 +30,7 @@ pub trait Role: Sized + Debug {
     ) -> Taken<Self>;
 
     /// The peer has said GOAWAY, with the last stream of ours that it may look at.
-    fn take_goodbye(connection: &mut Connection<Self>, last: u32);
+    fn take_goaway(connection: &mut Connection<Self>, last: u32);
 
     /// The peer has said a setting that is not the same for both.
     fn note_setting(&mut self, id: u16, value: u32);

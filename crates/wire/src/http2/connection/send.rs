@@ -5,8 +5,8 @@ use model::fields::Fields;
 use super::super::code;
 use super::super::frame::{self, FrameHead, PAYLOAD_BYTES_MAX, flag, kind};
 use super::role::Role;
-use super::streams::Ours;
-use super::{Connection, Leaving, Reading};
+use super::streams::SendState;
+use super::{Connection, Reading, Shutdown};
 use crate::crossing;
 
 /// The stream is not there any more, or what was to be sent cannot follow what was.
@@ -22,7 +22,7 @@ impl<R: Role> Connection<R> {
     /// # Errors
     /// The stream is gone, or it is not the turn of its body.
     pub fn push_data_head(&mut self, stream: u32, count: usize, ends: bool, out: &mut Vec<u8>) -> Result<usize, Gone> {
-        let open = self.streams.get_mut(stream).filter(|open| open.ours == Ours::Body).ok_or(Gone)?;
+        let open = self.streams.get_mut(stream).filter(|open| open.send_state == SendState::Body).ok_or(Gone)?;
         let room = self.outgoing.room().min(open.outgoing.room()).min(PAYLOAD_BYTES_MAX as usize);
         let taken = count.min(room);
         let ends = ends && taken == count;
@@ -75,7 +75,7 @@ impl<R: Role> Connection<R> {
         if !has_any {
             return self.push_data_head(stream, 0, true, out).map(|_| ());
         }
-        self.streams.get(stream).filter(|open| open.ours == Ours::Body).ok_or(Gone)?;
+        self.streams.get(stream).filter(|open| open.send_state == SendState::Body).ok_or(Gone)?;
         let encoder = &mut self.encoder;
         frame::push_section(out, stream, true, |out| {
             encoder.begin(out);
@@ -115,10 +115,11 @@ impl<R: Role> Connection<R> {
         frame::push_ping(out, payload, false);
     }
 
-    /// Says which stream of the peer is the last, without waiting for an answer. Later ones are refused; those before are carried on.
-    pub fn say_last(&mut self, out: &mut Vec<u8>) {
-        if !matches!(self.leaving, Leaving::Last(_)) && !self.is_over() {
-            self.leaving = Leaving::Last(self.last_of_peer());
+    /// Sends the final GOAWAY, with the last stream of the peer that is processed, without waiting for a response. Later streams are
+    /// refused; earlier ones finish.
+    pub fn send_final_goaway(&mut self, out: &mut Vec<u8>) {
+        if !matches!(self.shutdown, Shutdown::Final(_)) && !self.is_over() {
+            self.shutdown = Shutdown::Final(self.last_of_peer());
             frame::push_goaway(out, self.last_of_peer(), code::NO_ERROR);
         }
     }
@@ -132,15 +133,15 @@ impl<R: Role> Connection<R> {
         self.held = Vec::new();
         self.pending = None;
         // Section 6.8: the number never grows.
-        let last = match self.leaving {
-            Leaving::Last(last) => last,
-            Leaving::No | Leaving::Told => self.last_of_peer(),
+        let last = match self.shutdown {
+            Shutdown::Final(last) => last,
+            Shutdown::None | Shutdown::Announced => self.last_of_peer(),
         };
         frame::push_goaway(out, last, code);
     }
 
     /// The highest stream that the peer has begun: an endpoint begins none, for we let it push nothing.
     fn last_of_peer(&self) -> u32 {
-        if R::IS_ASKING { 0 } else { self.streams.last() }
+        if R::IS_UPSTREAM { 0 } else { self.streams.last() }
     }
 }

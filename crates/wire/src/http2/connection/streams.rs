@@ -26,7 +26,7 @@ pub(super) struct Incoming {
     size: u32,
     /// What it may send now.
     left: u32,
-    /// What was handed on and that it has not been told of.
+    /// Bytes that were consumed and not announced to the peer yet.
     consumed: u32,
 }
 
@@ -91,9 +91,9 @@ impl Outgoing {
     }
 }
 
-/// How far our half of a stream is.
+/// The state of our half of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ours {
+pub(super) enum SendState {
     /// The final head was not sent.
     Head,
     /// It was.
@@ -113,14 +113,14 @@ pub(super) struct Stream {
     pub(super) has_peer_ended: bool,
     /// The method of our request, while the final head of the response is still to come.
     pub(super) awaits: Option<Method>,
-    pub(super) ours: Ours,
+    pub(super) send_state: SendState,
     /// The tick in which it was begun.
     pub(super) begun: u32,
 }
 
-/// What a stream is that is not open.
+/// The state of a stream that is not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum StreamState {
     /// It was never begun.
     Idle,
     /// We have ended it while the peer was still sending.
@@ -182,15 +182,15 @@ impl Streams {
     }
 
     /// What one is that is not open.
-    pub(super) fn standing(&self, id: u32) -> Standing {
+    pub(super) fn state_of(&self, id: u32) -> StreamState {
         if id > self.last || id.is_multiple_of(2) {
-            Standing::Idle
+            StreamState::Idle
         } else if self.left.contains(&id) {
-            Standing::Left
+            StreamState::Left
         } else if self.ended.contains(&id) {
-            Standing::Ended
+            StreamState::Ended
         } else {
-            Standing::Skipped
+            StreamState::Skipped
         }
     }
 
@@ -221,7 +221,7 @@ impl Streams {
         match self.get_mut(id) {
             Some(stream) => {
                 stream.has_peer_ended = true;
-                if stream.ours == Ours::Ended {
+                if stream.send_state == SendState::Ended {
                     self.end(id);
                 }
             }
@@ -232,7 +232,7 @@ impl Streams {
     /// Our half of one has ended.
     pub(super) fn end_ours(&mut self, id: u32) {
         if let Some(stream) = self.get_mut(id) {
-            stream.ours = Ours::Ended;
+            stream.send_state = SendState::Ended;
             if stream.has_peer_ended {
                 self.end(id);
             }
@@ -293,7 +293,7 @@ mod tests {
             length_left: None,
             has_peer_ended: false,
             awaits: None,
-            ours: Ours::Head,
+            send_state: SendState::Head,
             begun: 0,
         }
     }
@@ -303,7 +303,7 @@ mod tests {
         let mut window = Incoming::new(100);
         assert!(window.take(60) && !window.take(41) && window.take(40));
         assert_eq!((window.give(49), window.give(1), window.give(30)), (None, Some(50), None));
-        // Nobody hands on more than came.
+        // The caller never consumes more than was received.
         assert_eq!((window.give(1_000), window.give(1_000)), (Some(50), None));
         assert!(window.take(100) && !window.take(1));
     }
@@ -325,19 +325,19 @@ mod tests {
             streams.advance(id);
             streams.push(stream(id));
         }
-        assert_eq!(streams.standing(3), Standing::Skipped);
-        assert_eq!((streams.standing(13), streams.standing(4)), (Standing::Idle, Standing::Idle));
+        assert_eq!(streams.state_of(3), StreamState::Skipped);
+        assert_eq!((streams.state_of(13), streams.state_of(4)), (StreamState::Idle, StreamState::Idle));
         streams.end_ours(5);
-        assert!(streams.get(5).is_some_and(|stream| stream.ours == Ours::Ended));
+        assert!(streams.get(5).is_some_and(|stream| stream.send_state == SendState::Ended));
         streams.end_peer(5);
-        assert_eq!((streams.get(5).is_none(), streams.standing(5)), (true, Standing::Ended));
+        assert_eq!((streams.get(5).is_none(), streams.state_of(5)), (true, StreamState::Ended));
         for id in [1, 7, 9] {
             streams.leave(id, false);
         }
-        assert_eq!((streams.standing(1), streams.standing(7)), (Standing::Skipped, Standing::Left));
+        assert_eq!((streams.state_of(1), streams.state_of(7)), (StreamState::Skipped, StreamState::Left));
         streams.end_peer(7);
-        assert_eq!((streams.standing(7), streams.standing(9)), (Standing::Ended, Standing::Left));
+        assert_eq!((streams.state_of(7), streams.state_of(9)), (StreamState::Ended, StreamState::Left));
         streams.leave(11, true);
-        assert_eq!((streams.standing(11), streams.len(), streams.last()), (Standing::Ended, 0, 11));
+        assert_eq!((streams.state_of(11), streams.len(), streams.last()), (StreamState::Ended, 0, 11));
     }
 }

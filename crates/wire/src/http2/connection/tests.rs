@@ -34,7 +34,7 @@ enum Seen {
     Broken(u32, u32),
     Opened(u32),
     Pong,
-    Goodbye(u32),
+    Goaway(u32),
     End(u32),
 }
 
@@ -136,7 +136,7 @@ impl Peer {
                 Event::Broken { stream, code } => Seen::Broken(stream, code),
                 Event::Opened { stream } => Seen::Opened(stream),
                 Event::Pong(_) => Seen::Pong,
-                Event::Goodbye { code, .. } => Seen::Goodbye(code),
+                Event::Goaway { code, .. } => Seen::Goaway(code),
             };
             seen.push(one);
             rest = &rest[used..];
@@ -444,15 +444,15 @@ fn what_still_comes_for_a_stream_that_was_left_is_passed_over() {
 fn a_goodbye_says_the_last_stream_when_none_can_be_on_its_way() {
     let mut peer = Peer::begun();
     peer.take(&get(1));
-    peer.connection.say_goodbye(&mut peer.out);
-    peer.connection.say_goodbye(&mut peer.out);
+    peer.connection.announce_shutdown(&mut peer.out);
+    peer.connection.announce_shutdown(&mut peer.out);
     let sent = peer.sent();
     assert_eq!(sent[0], (kind::GOAWAY, 0, 0, [&NUMBER_MAX.to_be_bytes()[..], &[0; 4]].concat()));
     assert_eq!((sent.len(), sent[1].0), (2, kind::PING));
     // Another was on its way.
     assert_eq!(peer.take(&get(3)), [asked(3, true)]);
     assert_eq!(peer.take(&frame(kind::PING, flag::ACK, 0, b"whatever")), [Seen::Pong]);
-    assert!(!peer.connection.has_said_last());
+    assert!(!peer.connection.has_sent_final_goaway());
     assert_eq!(peer.take(&frame(kind::PING, flag::ACK, 0, &sent[1].3)), [Seen::Pong]);
     assert_eq!(peer.sent(), [(kind::GOAWAY, 0, 0, vec![0, 0, 0, 3, 0, 0, 0, 0])]);
     // What begins later is refused, what was begun goes on.
@@ -460,7 +460,7 @@ fn a_goodbye_says_the_last_stream_when_none_can_be_on_its_way() {
     assert_eq!(peer.sent(), [(kind::RST_STREAM, 0, 5, vec![0, 0, 0, 7])]);
     peer.respond(3, true);
     peer.respond(1, true);
-    assert!(peer.connection.is_at_rest() && peer.connection.has_said_last());
+    assert!(peer.connection.is_at_rest() && peer.connection.has_sent_final_goaway());
     peer.sent();
     peer.connection.abort(code::ENHANCE_YOUR_CALM, &mut peer.out);
     assert_eq!(peer.sent(), [(kind::GOAWAY, 0, 0, vec![0, 0, 0, 3, 0, 0, 0, 11])]);
@@ -489,7 +489,7 @@ fn frames_of_no_use_are_answered_where_they_must_be_and_counted() {
     }
     let ping = (kind::PING, flag::ACK, 0, b"12345678".to_vec());
     assert_eq!(peer.sent(), [ping, (kind::SETTINGS, flag::ACK, 0, Vec::new())]);
-    assert_eq!(peer.take(&frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 9])), [Seen::Goodbye(9)]);
+    assert_eq!(peer.take(&frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 9])), [Seen::Goaway(9)]);
 }
 
 #[test]
@@ -557,7 +557,7 @@ fn little_is_kept_of_a_large_head_and_of_streams_that_were_left() {
         peer.connection.reset(stream, code::CANCEL, &mut peer.out);
     }
     peer.take(&streams.map(|stream| data(stream, b"late", END)).concat());
-    assert!(streams.iter().all(|stream| peer.connection.streams.standing(*stream) == Standing::Ended));
+    assert!(streams.iter().all(|stream| peer.connection.streams.state_of(*stream) == StreamState::Ended));
     assert!(peer.connection.streams.room() <= 8, "{}", peer.connection.streams.room());
 }
 

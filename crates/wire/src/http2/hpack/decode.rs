@@ -88,7 +88,7 @@ impl Decoder {
                 0x40..0x80 => (true, 6),
                 // Another size, which stands before all fields (section 4.2).
                 0x20..0x40 => return Err(BadBlock::Undecodable),
-                // Literal, not to be remembered, or never by anybody (sections 6.2.2, 6.2.3).
+                // Literal, not to be indexed, or never indexed (sections 6.2.2, 6.2.3).
                 _ => (false, 4),
             };
             let index = integer(&mut rest, prefix_bits)?;

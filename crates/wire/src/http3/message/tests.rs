@@ -133,8 +133,8 @@ fn trailers_are_read_without_what_may_not_stand_there() {
     assert_eq!(names, [b"grpc-status"]);
     assert!(read(&[]).unwrap().is_none());
     for (name, value) in [(":status", "200"), ("", "x"), ("x", "a\r\nb"), ("transfer-encoding", "chunked")] {
-        let told = read(&[(name, value)]).map(|_| ());
-        assert_eq!(told, Err(BadHead::Malformed(Fault::BadRequest)), "{name:?}");
+        let outcome = read(&[(name, value)]).map(|_| ());
+        assert_eq!(outcome, Err(BadHead::Malformed(Fault::BadRequest)), "{name:?}");
     }
 }
 
@@ -161,7 +161,7 @@ fn changed(seed: &[u8], mut state: u64) -> Vec<u8> {
 #[test]
 fn whatever_comes_nothing_panics_and_pieces_make_no_difference() {
     use crate::http3::frame::{FrameReader, Step, kind, push_frame_head};
-    use crate::http3::uni::{Told, UniReader, begin_control, push_goaway};
+    use crate::http3::uni::{PeerState, UniReader, begin_control, push_goaway};
     let head = section(&[&GET[..], &[("x-own", "value"), ("cookie", "a=1")]].concat());
     let mut message = Vec::new();
     push_frame_head(&mut message, kind::HEADERS, head.len() as u64);
@@ -173,9 +173,9 @@ fn whatever_comes_nothing_panics_and_pieces_make_no_difference() {
     push_goaway(&mut control, 4);
     let mut memory = Memory::default();
     let one_way = |bytes: &[u8], size| {
-        let (mut reader, mut told) = (UniReader::default(), Told::default());
-        let end = bytes.chunks(size).try_fold((), |(), piece| reader.take(piece, true, &mut told).map(|_| ()));
-        end.map(|()| told)
+        let (mut reader, mut peer) = (UniReader::default(), PeerState::default());
+        let end = bytes.chunks(size).try_fold((), |(), piece| reader.take(piece, true, &mut peer).map(|_| ()));
+        end.map(|()| peer)
     };
     let frames = |bytes: &[u8], size| {
         let mut reader = FrameReader::new(200);

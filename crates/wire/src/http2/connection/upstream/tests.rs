@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::super::super::frame::{FrameHead, flag, kind};
 use super::super::super::hpack::Encoder;
-use super::super::{Answering, Connection, Event};
+use super::super::{Connection, Downstream, Event};
 use super::*;
 use crate::http1::HeadLimits;
 
@@ -33,7 +33,7 @@ enum Seen {
 }
 
 struct Peer {
-    connection: Connection<Asking>,
+    connection: Connection<Upstream>,
     head: ResponseHead,
     out: Vec<u8>,
 }
@@ -88,7 +88,7 @@ impl Peer {
     /// The endpoint's settings are here.
     fn begun(pairs: &[(u16, u32)]) -> Self {
         let mut out = Vec::new();
-        let connection = Connection::asking(LIMITS, Strings::Shorter, &mut out);
+        let connection = Connection::upstream(LIMITS, Strings::Shorter, &mut out);
         let mut peer = Self { connection, head: ResponseHead::default(), out };
         assert!(!peer.connection.has_settings());
         assert_eq!(peer.take(&settings(pairs)), []);
@@ -98,7 +98,7 @@ impl Peer {
     }
 
     /// One that has begun streams with requests of this method, up to this number.
-    fn asking(method: &[u8], count: u32) -> Self {
+    fn upstream(method: &[u8], count: u32) -> Self {
         let mut peer = Self::begun(&[]);
         for place in 0..count {
             assert_eq!(peer.ask(method, true), Ok(2 * place + 1));
@@ -166,12 +166,12 @@ const OK: &[(&str, &str)] = &[(":status", "200")];
 fn what_it_sends_is_what_an_endpoint_reads() {
     let mut client = Peer::begun(&[]);
     let mut out = Vec::new();
-    let connection = Connection::asking(LIMITS, Strings::Shorter, &mut out);
+    let connection = Connection::upstream(LIMITS, Strings::Shorter, &mut out);
     client.connection = connection;
     assert_eq!(client.take(&settings(&[])), []);
     client.connection.send_request(&request(b"PUT"), &how(false), &mut out).unwrap();
     client.connection.send_data(1, b"body", true, &mut out).unwrap();
-    let mut endpoint: Connection<Answering> = Connection::new(LIMITS, Strings::Shorter, &mut Vec::new());
+    let mut endpoint: Connection<Downstream> = Connection::new(LIMITS, Strings::Shorter, &mut Vec::new());
     let (mut head, mut said, mut at, mut body) = (RequestHead::default(), Vec::new(), 0, Vec::new());
     loop {
         let (used, event) = endpoint.receive(&out[at..], &mut head, &mut said).unwrap();
@@ -199,7 +199,7 @@ fn what_it_sends_is_what_an_endpoint_reads() {
 
 #[test]
 fn interim_heads_come_before_the_final_one_and_trailers_after_the_body() {
-    let mut peer = Peer::asking(b"GET", 1);
+    let mut peer = Peer::upstream(b"GET", 1);
     let bytes = [
         answer(1, WHOLE, &[(":status", "103"), ("link", "</a>")]),
         answer(1, WHOLE, OK),
@@ -225,7 +225,7 @@ fn a_message_that_breaks_the_rules_costs_its_stream() {
         &[(":status", "200"), ("content-length", "1"), ("content-length", "2")],
     ];
     for fields in cases {
-        let mut peer = Peer::asking(b"GET", 2);
+        let mut peer = Peer::upstream(b"GET", 2);
         assert_eq!(peer.take(&answer(1, WHOLE, fields)), broken(1, code::PROTOCOL_ERROR), "{fields:?}");
         assert_eq!(peer.reset(), Some((1, code::PROTOCOL_ERROR)));
         // The other one is served.
@@ -239,7 +239,7 @@ fn a_message_that_breaks_the_rules_costs_its_stream() {
         (b"GET", length("3"), frame(kind::DATA, flag::END_STREAM, 1, b"ab")),
         (b"HEAD", length("3"), frame(kind::DATA, flag::END_STREAM, 1, b"abc")),
     ] {
-        let mut peer = Peer::asking(method, 1);
+        let mut peer = Peer::upstream(method, 1);
         peer.take(&before);
         assert_eq!(peer.take(&bytes).pop(), broken(1, code::PROTOCOL_ERROR).pop(), "{bytes:?}");
     }
@@ -248,12 +248,12 @@ fn a_message_that_breaks_the_rules_costs_its_stream() {
 #[test]
 fn a_head_that_is_too_large_is_told_of_and_one_far_too_large_ends_the_connection() {
     let value = "v".repeat(1_500);
-    let mut peer = Peer::asking(b"GET", 2);
+    let mut peer = Peer::upstream(b"GET", 2);
     let seen = peer.take(&answer(1, WHOLE, &[(":status", "200"), ("a", &value)]));
     assert_eq!(seen, [Seen::Head(1, Err(Fault::ResponseHeadTooLarge), false)]);
     assert_eq!(peer.take(&answer(3, LAST, OK)), [Seen::Head(3, Ok(200), true)]);
     // Whatever list a block decodes to, no block may be so long.
-    let mut peer = Peer::asking(b"GET", 1);
+    let mut peer = Peer::upstream(b"GET", 1);
     let piece = vec![0; 16_384];
     let mut bytes = frame(kind::HEADERS, 0, 1, &piece);
     (0..4).for_each(|_| bytes.extend(frame(kind::CONTINUATION, 0, 1, &piece)));
@@ -273,7 +273,7 @@ fn what_is_not_allowed_to_an_endpoint_ends_the_connection() {
         (frame(kind::WINDOW_UPDATE, 0, 0, &0_u32.to_be_bytes()), code::PROTOCOL_ERROR),
         (frame(kind::WINDOW_UPDATE, 0, 0, &NUMBER_MAX.to_be_bytes()), code::FLOW_CONTROL_ERROR),
     ] {
-        let mut peer = Peer::asking(b"GET", 2);
+        let mut peer = Peer::upstream(b"GET", 2);
         assert_eq!(peer.take(&bytes), [Seen::End(code)], "{bytes:?}");
         assert!(peer.connection.is_over() && peer.connection.streams_allowed().is_none());
         let head = FrameHead::parse(peer.out.first_chunk().unwrap());
@@ -282,7 +282,7 @@ fn what_is_not_allowed_to_an_endpoint_ends_the_connection() {
     }
     // Settings come first.
     let mut peer = Peer::begun(&[]);
-    peer.connection = Connection::asking(LIMITS, Strings::Shorter, &mut Vec::new());
+    peer.connection = Connection::upstream(LIMITS, Strings::Shorter, &mut Vec::new());
     assert_eq!(peer.take(b"HTTP/1.1 400 Bad Request\r\n\r\n"), [Seen::End(code::PROTOCOL_ERROR)]);
 }
 
@@ -298,8 +298,8 @@ fn no_more_streams_are_begun_than_are_allowed() {
 
 #[test]
 fn after_a_goodbye_streams_beyond_the_last_are_gone_and_no_others_begin() {
-    let mut peer = Peer::asking(b"POST", 3);
-    assert_eq!(peer.take(&goodbye(3)), [Seen::Other("Goodbye { code: 0, last: 3 }".to_owned())]);
+    let mut peer = Peer::upstream(b"POST", 3);
+    assert_eq!(peer.take(&goodbye(3)), [Seen::Other("Goaway { code: 0, last: 3 }".to_owned())]);
     assert_eq!(peer.connection.streams_allowed(), None);
     assert_eq!(peer.ask(b"GET", true), Err(NotSent::NoRoom));
     assert!(peer.connection.send_data(5, b"a", true, &mut peer.out).is_err());
@@ -309,7 +309,7 @@ fn after_a_goodbye_streams_beyond_the_last_are_gone_and_no_others_begin() {
 
 #[test]
 fn what_still_comes_for_streams_that_were_left_is_passed_over_and_counted() {
-    let mut peer = Peer::asking(b"GET", 1);
+    let mut peer = Peer::upstream(b"GET", 1);
     let room = |peer: &mut Peer| {
         peer.out.clear();
         peer.connection.consumed(0, 0, &mut peer.out);
@@ -338,7 +338,7 @@ fn a_response_may_end_before_the_request_and_a_reset_after_it_is_told() {
 
 #[test]
 fn windows_that_have_grown_take_as_much_as_was_said() {
-    let mut peer = Peer::asking(b"GET", 1);
+    let mut peer = Peer::upstream(b"GET", 1);
     peer.connection.grow_windows(80_000, 200_000, &mut peer.out);
     peer.connection.grow_windows(70_000, 100_000, &mut peer.out);
     let said = [settings(&[(setting::INITIAL_WINDOW_SIZE, 80_000)]), {
@@ -392,7 +392,7 @@ fn frames_of_no_use_are_counted_and_answered_with_no_more_than_they_take() {
         ("heads of what is over", answer(1, WHOLE, OK)),
         ("DATA of what is over", frame(kind::DATA, 0, 1, b"data")),
     ] {
-        let mut peer = Peer::asking(b"GET", 2);
+        let mut peer = Peer::upstream(b"GET", 2);
         peer.take(&[answer(1, LAST, OK), answer(3, WHOLE, OK)].concat());
         peer.connection.take_counts();
         peer.out.clear();
@@ -407,7 +407,7 @@ fn frames_of_no_use_are_counted_and_answered_with_no_more_than_they_take() {
 #[test]
 fn windows_that_overflow_cost_the_stream_or_the_connection() {
     let most = NUMBER_MAX.to_be_bytes();
-    let mut peer = Peer::asking(b"GET", 2);
+    let mut peer = Peer::upstream(b"GET", 2);
     let seen = peer.take(&frame(kind::WINDOW_UPDATE, 0, 1, &most));
     assert_eq!(seen, broken(1, code::FLOW_CONTROL_ERROR));
     assert_eq!(peer.take(&answer(3, LAST, OK)), [Seen::Head(3, Ok(200), true)]);
@@ -421,11 +421,11 @@ fn windows_that_overflow_cost_the_stream_or_the_connection() {
         ]
         .concat(),
     ] {
-        let mut peer = Peer::asking(b"GET", 1);
+        let mut peer = Peer::upstream(b"GET", 1);
         assert_eq!(peer.take(&bytes), [Seen::End(code::FLOW_CONTROL_ERROR)]);
     }
     // What all streams together were allowed, while nothing is read.
-    let mut peer = Peer::asking(b"GET", 3);
+    let mut peer = Peer::upstream(b"GET", 3);
     peer.take(&[1, 3, 5].map(|stream| answer(stream, WHOLE, OK)).concat());
     let mut left = LIMITS.connection_window_bytes as usize;
     for stream in [1, 3].into_iter().cycle() {
@@ -445,17 +445,17 @@ fn blocks_that_unfold_and_blocks_without_end_end_the_connection() {
     // A field of 3,000 bytes for the table, and then the same thirty times.
     let length = [127, ((3_000 - 127) % 128) as u8 | 128, ((3_000 - 127) / 128) as u8];
     let entry = [&b"\x88\x40\x01a"[..], &length, &[b'v'; 3_000]].concat();
-    let mut peer = Peer::asking(b"GET", 1);
+    let mut peer = Peer::upstream(b"GET", 1);
     let bytes = frame(kind::HEADERS, LAST, 1, &[&entry[..], &[0xbe; 30]].concat());
     assert_eq!(peer.take(&bytes), [Seen::End(code::ENHANCE_YOUR_CALM)]);
-    let mut peer = Peer::asking(b"GET", 1);
+    let mut peer = Peer::upstream(b"GET", 1);
     let bytes = [frame(kind::HEADERS, 0, 1, b"\x88"), frame(kind::CONTINUATION, 0, 1, &[]).repeat(100)].concat();
     assert_eq!(peer.take(&bytes), [Seen::End(code::ENHANCE_YOUR_CALM)]);
 }
 
 #[test]
 fn a_second_goodbye_brings_back_nothing_that_the_first_has_ended() {
-    let mut peer = Peer::asking(b"GET", 3);
+    let mut peer = Peer::upstream(b"GET", 3);
     peer.take(&[goodbye(1), goodbye(5)].concat());
     assert_eq!(peer.take(&answer(3, LAST, OK)), broken(3, code::STREAM_CLOSED));
     assert_eq!(peer.take(&answer(1, LAST, OK)), [Seen::Head(1, Ok(200), true)]);
@@ -475,12 +475,12 @@ proptest! {
             noise,
         ]
         .concat();
-        let mut whole = Peer::asking(b"GET", 3);
+        let mut whole = Peer::upstream(b"GET", 3);
         let seen = whole.take(&bytes);
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut % (bytes.len() + 1)).collect();
         cuts.push(bytes.len());
         cuts.sort_unstable();
-        let (mut parts, mut start, mut seen_in_parts) = (Peer::asking(b"GET", 3), 0, Vec::new());
+        let (mut parts, mut start, mut seen_in_parts) = (Peer::upstream(b"GET", 3), 0, Vec::new());
         for cut in cuts {
             for one in parts.take(&bytes[start..cut]) {
                 match (seen_in_parts.last_mut(), one) {

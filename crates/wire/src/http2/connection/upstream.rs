@@ -1,4 +1,4 @@
-//! The end of a connection that sends requests: what it begins, and what an endpoint answers.
+//! The upstream role of a connection: sends requests to an endpoint, and takes its responses.
 
 use model::{Fault, Method, RequestHead, ResponseHead, Version};
 
@@ -7,7 +7,7 @@ use super::super::hpack::{Decoded, Strings};
 use super::super::{PREFACE, code};
 use super::frames::undecodable;
 use super::role::{Role, Taken};
-use super::streams::{Incoming, Ours, Outgoing, Stream};
+use super::streams::{Incoming, Outgoing, SendState, Stream};
 use super::{Connection, Event, Limits, Reading, WINDOW_BYTES, keep_little};
 use crate::crossing::{self, GatherResponse};
 use crate::http1::target::is_authority;
@@ -15,7 +15,7 @@ use crate::http1::{Framing, ResponseParsed};
 
 /// Sends requests to an endpoint.
 #[derive(Clone, Copy, Debug)]
-pub struct Asking {
+pub struct Upstream {
     /// Streams at once that the endpoint allows.
     streams_max: u32,
     /// Whether it takes CONNECT for other protocols (RFC 8441 section 3).
@@ -48,11 +48,11 @@ pub enum NotSent {
     BadAuthority,
 }
 
-impl Role for Asking {
+impl Role for Upstream {
     type Head = ResponseHead;
     type Parsed = ResponseParsed;
 
-    const IS_ASKING: bool = true;
+    const IS_UPSTREAM: bool = true;
 
     fn take_head(
         connection: &mut Connection<Self>,
@@ -63,7 +63,7 @@ impl Role for Asking {
         connection.take_response(stream, block, head)
     }
 
-    fn take_goodbye(connection: &mut Connection<Self>, last: u32) {
+    fn take_goaway(connection: &mut Connection<Self>, last: u32) {
         connection.role.is_leaving = true;
         connection.streams.end_after(last);
     }
@@ -77,9 +77,9 @@ impl Role for Asking {
     }
 }
 
-impl Connection<Asking> {
+impl Connection<Upstream> {
     /// A new one. Writes the preface and our settings (section 3.4).
-    pub fn asking(limits: Limits, strings: Strings, out: &mut Vec<u8>) -> Self {
+    pub fn upstream(limits: Limits, strings: Strings, out: &mut Vec<u8>) -> Self {
         let stream_window = limits.stream_window_bytes.clamp(WINDOW_BYTES, NUMBER_MAX);
         let window = limits.connection_window_bytes.clamp(WINDOW_BYTES, NUMBER_MAX);
         let limits = Limits { stream_window_bytes: stream_window, connection_window_bytes: window, ..limits };
@@ -95,7 +95,7 @@ impl Connection<Asking> {
         if window > WINDOW_BYTES {
             frame::push_window_update(out, 0, window - WINDOW_BYTES);
         }
-        let role = Asking { streams_max: u32::MAX, offers_connect: false, is_leaving: false };
+        let role = Upstream { streams_max: u32::MAX, offers_connect: false, is_leaving: false };
         Self::begin(role, Reading::Head, limits, strings)
     }
 
@@ -137,7 +137,7 @@ impl Connection<Asking> {
             length_left: None,
             has_peer_ended: false,
             awaits: Some(head.method),
-            ours: if how.ends { Ours::Ended } else { Ours::Body },
+            send_state: if how.ends { SendState::Ended } else { SendState::Body },
             begun: self.tick,
         });
         let Self { encoder, memory, .. } = self;
@@ -179,7 +179,7 @@ impl Connection<Asking> {
     }
 
     /// Section 8.1: interim heads, then the final one.
-    fn take_response(&mut self, (stream, ends): (u32, bool), block: &[u8], head: &mut ResponseHead) -> Taken<Asking> {
+    fn take_response(&mut self, (stream, ends): (u32, bool), block: &[u8], head: &mut ResponseHead) -> Taken<Upstream> {
         let Self { decoder, limits, streams, .. } = self;
         let method = streams.get(stream).and_then(|open| open.awaits).unwrap_or(Method::Get);
         let mut gather = GatherResponse::new(head, Version::Http2, &limits.head);

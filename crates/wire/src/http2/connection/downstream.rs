@@ -1,4 +1,4 @@
-//! The end of a connection that takes requests: what a client begins, and how it is answered.
+//! The downstream role of a connection: takes requests of a client, and sends responses.
 
 use model::{Fault, RequestHead, ResponseHead, Version};
 
@@ -8,20 +8,20 @@ use super::super::hpack::{Decoded, Strings};
 use super::frames::undecodable;
 use super::role::{Role, Taken};
 use super::send::Gone;
-use super::streams::{Incoming, Ours, Outgoing, Stream};
-use super::{Connection, Event, GOODBYE, Leaving, Limits, Reading, WINDOW_BYTES, keep_little};
+use super::streams::{Incoming, Outgoing, SendState, Stream};
+use super::{Connection, Event, Limits, Reading, SHUTDOWN_PING, Shutdown, WINDOW_BYTES, keep_little};
 use crate::crossing::{self, BadRequest, Gather};
 use crate::http1::{Framing, HeadLimits, RequestParsed};
 
 /// Takes requests from a client.
 #[derive(Clone, Copy, Debug)]
-pub struct Answering;
+pub struct Downstream;
 
-impl Role for Answering {
+impl Role for Downstream {
     type Head = RequestHead;
     type Parsed = RequestParsed;
 
-    const IS_ASKING: bool = false;
+    const IS_UPSTREAM: bool = false;
 
     fn take_head(
         connection: &mut Connection<Self>,
@@ -32,12 +32,12 @@ impl Role for Answering {
         connection.take_request(stream, block, head)
     }
 
-    fn take_goodbye(_: &mut Connection<Self>, _: u32) {}
+    fn take_goaway(_: &mut Connection<Self>, _: u32) {}
 
     fn note_setting(&mut self, _: u16, _: u32) {}
 }
 
-impl Connection<Answering> {
+impl Connection<Downstream> {
     /// A new one. Writes our settings, which need not wait for anything (section 3.4).
     pub fn new(limits: Limits, strings: Strings, out: &mut Vec<u8>) -> Self {
         let stream_window = limits.stream_window_bytes.clamp(WINDOW_BYTES, NUMBER_MAX);
@@ -55,7 +55,7 @@ impl Connection<Answering> {
         if window > WINDOW_BYTES {
             frame::push_window_update(out, 0, window - WINDOW_BYTES);
         }
-        Self::begin(Answering, Reading::Preface(0), limits, strings)
+        Self::begin(Downstream, Reading::Preface(0), limits, strings)
     }
 
     /// Changes the bounds of the heads that are still to come; the client has heard of the first ones.
@@ -64,7 +64,7 @@ impl Connection<Answering> {
         self.limits.list_bytes_max = head.head_bytes_max;
     }
 
-    fn take_request(&mut self, (stream, ends): (u32, bool), block: &[u8], head: &mut RequestHead) -> Taken<Answering> {
+    fn take_request(&mut self, (stream, ends): (u32, bool), block: &[u8], head: &mut RequestHead) -> Taken<Downstream> {
         let mut opened = Stream {
             id: stream,
             incoming: Incoming::new(self.limits.stream_window_bytes),
@@ -72,7 +72,7 @@ impl Connection<Answering> {
             length_left: None,
             has_peer_ended: ends,
             awaits: None,
-            ours: Ours::Head,
+            send_state: SendState::Head,
             begun: self.tick,
         };
         let Self { decoder, memory, limits, streams, .. } = self;
@@ -109,11 +109,11 @@ impl Connection<Answering> {
         (framing, ends): (Framing, bool),
         out: &mut Vec<u8>,
     ) -> Result<(), Gone> {
-        let open = self.streams.get_mut(stream).filter(|open| open.ours == Ours::Head).ok_or(Gone)?;
+        let open = self.streams.get_mut(stream).filter(|open| open.send_state == SendState::Head).ok_or(Gone)?;
         let is_final = status >= 200;
         let ends = ends && is_final;
         if is_final {
-            open.ours = Ours::Body;
+            open.send_state = SendState::Body;
             self.counts.answered += 1;
         }
         let encoder = &mut self.encoder;
@@ -134,19 +134,19 @@ impl Connection<Answering> {
         self.reset(stream, code::REFUSED_STREAM, out);
     }
 
-    /// Says that no more streams are to be begun; those that are on their way are still carried. A PING finds out when none can be
-    /// any more, and [`Self::say_last`] follows its answer (section 6.8).
-    pub fn say_goodbye(&mut self, out: &mut Vec<u8>) {
-        if self.leaving == Leaving::No && !self.is_over() {
-            self.leaving = Leaving::Told;
+    /// Announces the shutdown: a GOAWAY that names no last stream, so that streams in flight are still accepted. The response to a PING
+    /// shows when no more can arrive; then [`Self::send_final_goaway`] follows (section 6.8).
+    pub fn announce_shutdown(&mut self, out: &mut Vec<u8>) {
+        if self.shutdown == Shutdown::None && !self.is_over() {
+            self.shutdown = Shutdown::Announced;
             frame::push_goaway(out, NUMBER_MAX, code::NO_ERROR);
-            frame::push_ping(out, &GOODBYE, false);
+            frame::push_ping(out, &SHUTDOWN_PING, false);
         }
     }
 
-    /// A goodbye was said, with the last stream that is carried.
-    pub fn has_said_last(&self) -> bool {
-        matches!(self.leaving, Leaving::Last(_))
+    /// Returns whether the final GOAWAY is sent, which names the last stream that is processed.
+    pub fn has_sent_final_goaway(&self) -> bool {
+        matches!(self.shutdown, Shutdown::Final(_))
     }
 }
 
