@@ -166,6 +166,12 @@ impl BufferPool {
         whole
     }
 
+    /// Buffers that wait for use: when all are given back, as many as were in use at once.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.free.borrow().len()
+    }
+
     /// Gives one back.
     pub(crate) fn give(&self, mut buffer: Buffer) {
         let mut free = self.free.borrow_mut();

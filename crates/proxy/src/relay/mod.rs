@@ -12,6 +12,8 @@
 
 mod body;
 mod fault;
+#[cfg(test)]
+mod long_body_tests;
 mod pump;
 mod stage;
 mod tunnel;
