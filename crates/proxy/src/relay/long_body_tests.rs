@@ -15,7 +15,7 @@ const WAITING_BYTES_MAX: usize = model::limits::BUFFER_BYTES;
 
 /// 10 GiB with `EQUIPOISE_LONG`.
 fn length() -> u64 {
-    if std::env::var_os("EQUIPOISE_LONG").is_some() { 10 << 30 } else { 256 << 20 }
+    if std::env::var_os("EQUIPOISE_LONG").is_some() { 10 << 30 } else { 4 << 20 }
 }
 
 /// Makes so many bytes.
