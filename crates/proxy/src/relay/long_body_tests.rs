@@ -7,11 +7,11 @@ use std::task::{Context, Poll, Waker};
 use plan::filter::{BadBody, Coded, Coder, Extent, Stage, Tap, Turning};
 
 use super::{BodyWriter, Pump, Stages};
-use crate::buffer::BufferPool;
+use crate::buffer::{Buffer, BufferPool};
 use crate::io::{Io, MemoryIo};
 
-/// Most that waits for the receiver: one buffer with the framing of a chunk.
-const WAITING_BYTES_MAX: usize = model::limits::BUFFER_BYTES;
+/// Most that a turn writes: what was there when it began, and one buffer more.
+const WAITING_BYTES_MAX: usize = 2 * model::limits::BUFFER_BYTES;
 
 /// 10 GiB with `EQUIPOISE_LONG`.
 fn length() -> u64 {
@@ -62,10 +62,11 @@ impl Tap for Count {
 
 /// Drains a body to a receiver that takes all it gets, and returns how many bytes that got.
 fn drain(pump: &mut Pump, pool: &BufferPool) -> u64 {
+    assert!(pump.begin(b"", Buffer::nothing(), pool).is_ok());
     let mut receiver = Io::Memory(Box::new(MemoryIo { bytes_max: WAITING_BYTES_MAX, ..MemoryIo::default() }));
     let (mut cx, mut received) = (Context::from_waker(Waker::noop()), 0);
     loop {
-        // It fails if more than one buffer is written before others of the worker get their turn.
+        // It fails if more is written before others of the worker get their turn.
         let polled = pump.poll_drain(&mut cx, &mut receiver, pool);
         assert!(!matches!(polled, Poll::Ready(Err(_))), "after {received} bytes");
         if let Io::Memory(memory) = &mut receiver {
