@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "forward_auth",
     "set_request_header",
     "add_request_header",
@@ -33,6 +33,7 @@ const NAMES: [&str; 20] = [
     "deny",
     "error_page",
     "basic_auth",
+    "api_key",
     "rate_limit",
     "compress",
     "decompress",

@@ -19,6 +19,7 @@
 mod add_request_header;
 mod add_response_header;
 mod address_list;
+mod api_key;
 mod basic_auth;
 pub mod body;
 mod body_limit;
@@ -28,6 +29,7 @@ mod compiling;
 mod compress;
 mod conditional;
 mod cors;
+mod credential;
 mod decompress;
 mod deny;
 mod error_page;
@@ -98,6 +100,7 @@ pub const FILTERS: &[FilterEntry] = &[
     deny::ENTRY,
     error_page::ENTRY,
     basic_auth::ENTRY,
+    api_key::ENTRY,
     forward_auth::ENTRY,
     rate_limit::ENTRY,
     compress::ENTRY,
