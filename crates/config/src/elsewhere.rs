@@ -152,7 +152,6 @@ mod tests {
             "forward_auth",
             "ext_authz",
             "jwt",
-            "jwt_auth",
             "mirror",
             "fault",
             "tracing",

@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 22] = [
     "forward_auth",
     "set_request_header",
     "add_request_header",
@@ -34,6 +34,7 @@ const NAMES: [&str; 21] = [
     "error_page",
     "basic_auth",
     "api_key",
+    "jwt",
     "rate_limit",
     "compress",
     "decompress",

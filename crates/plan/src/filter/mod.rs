@@ -24,6 +24,7 @@ mod basic_auth;
 pub mod body;
 mod body_limit;
 mod chain;
+mod challenge;
 mod coding;
 mod compiling;
 mod compress;
@@ -38,8 +39,10 @@ mod fields;
 mod forward_auth;
 pub mod guarded;
 mod header_names;
+mod jwt;
 mod need;
 pub mod notes;
+mod passing;
 pub mod pattern;
 mod quality;
 mod rate_limit;
@@ -53,6 +56,7 @@ mod set_request_header;
 mod set_response_header;
 pub mod settings;
 pub mod template;
+mod token_cache;
 pub mod turn;
 pub mod variables;
 
@@ -101,6 +105,7 @@ pub const FILTERS: &[FilterEntry] = &[
     error_page::ENTRY,
     basic_auth::ENTRY,
     api_key::ENTRY,
+    jwt::ENTRY,
     forward_auth::ENTRY,
     rate_limit::ENTRY,
     compress::ENTRY,

@@ -9,7 +9,8 @@ use model::facts::TlsFacts;
 use model::proxy_protocol::TlvName;
 use model::{Facts, FieldName, Fields, Issue, Known, Name, RequestHead, ResponseHead};
 
-use super::{ResponseView, settings};
+use super::{Notes, ResponseView, settings};
+use crate::jose::Claims;
 use crate::route::query;
 
 /// From when on a variable has a value.
@@ -49,6 +50,7 @@ pub enum Variable {
     RequestHeader(FieldName),
     QueryParam(Box<str>),
     Cookie(Box<str>),
+    Claim(Box<str>),
     ProxyTlv(TlvName),
     Status,
     ResponseHeader(FieldName),
@@ -168,6 +170,12 @@ pub const VARIABLES: &[VariableSpec] = &[
     ),
     with_argument("cookie", |name| Ok(Variable::Cookie(name.into())), Stage::Request, "The first cookie of this name."),
     with_argument(
+        "claim",
+        |name| Ok(Variable::Claim(name.into())),
+        Stage::Request,
+        "A claim of the token that a filter such as `jwt` has verified; dots lead into objects (`realm_access.roles`).",
+    ),
+    with_argument(
         "proxy_tlv",
         |name| Ok(Variable::ProxyTlv(TlvName::parse(name)?)),
         Stage::Request,
@@ -227,12 +235,22 @@ pub struct Values<'a> {
     cluster: Option<&'a Name>,
     endpoint: Option<&'a Name>,
     user: Option<&'a [u8]>,
+    claims: Option<&'a Claims>,
 }
 
 impl<'a> Values<'a> {
     /// Values before there is a response.
     pub fn of_request(request: &'a RequestHead, facts: &'a Facts<'a>) -> Self {
-        Self { request, facts, response: None, status: 0, cluster: None, endpoint: None, user: facts.user }
+        Self {
+            request,
+            facts,
+            response: None,
+            status: 0,
+            cluster: None,
+            endpoint: None,
+            user: facts.user,
+            claims: None,
+        }
     }
 
     /// Values once there is a response.
@@ -240,9 +258,9 @@ impl<'a> Values<'a> {
         Self { response: Some(response), ..Self::of_view(view, facts, response.status) }
     }
 
-    /// Returns the same with the user that a filter of the same chain has verified.
-    pub(super) fn with_user(self, user: Option<&'a [u8]>) -> Self {
-        Self { user, ..self }
+    /// Returns the same with the user and the claims that a filter of the same chain has verified.
+    pub(super) fn with_notes(self, notes: &'a Notes) -> Self {
+        Self { user: notes.user(), claims: notes.claims(), ..self }
     }
 
     fn of_view(view: &ResponseView<'a>, facts: &'a Facts<'a>, status: u16) -> Self {
@@ -300,6 +318,11 @@ impl Variable {
                 let mut fields = request.fields.all_known(Known::Cookie);
                 let value = fields.find_map(|field| query::cookie(field, name.as_bytes()));
                 out.extend_from_slice(value.unwrap_or_default());
+            }
+            Self::Claim(name) => {
+                if let Some(text) = values.claims.and_then(|claims| claims.text(name)) {
+                    write_text(&text, out);
+                }
             }
             Self::ProxyTlv(name) => {
                 out.extend_from_slice(facts.sender.and_then(|sender| sender.tlvs.find(*name)).unwrap_or_default());
