@@ -31,6 +31,7 @@ mod compress;
 mod conditional;
 mod cors;
 mod credential;
+mod csrf;
 mod decompress;
 mod deny;
 mod error_page;
@@ -42,6 +43,7 @@ mod header_names;
 mod jwt;
 mod need;
 pub mod notes;
+mod origins;
 mod passing;
 pub mod pattern;
 mod quality;
@@ -106,6 +108,7 @@ pub const FILTERS: &[FilterEntry] = &[
     basic_auth::ENTRY,
     api_key::ENTRY,
     jwt::ENTRY,
+    csrf::ENTRY,
     forward_auth::ENTRY,
     rate_limit::ENTRY,
     compress::ENTRY,
