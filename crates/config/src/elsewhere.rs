@@ -152,6 +152,7 @@ mod tests {
             "forward_auth",
             "ext_authz",
             "jwt",
+            "signed_url",
             "mirror",
             "fault",
             "tracing",

@@ -26,6 +26,7 @@ const CACHING: &str = "caching is not supported yet";
 const ASKING: &str = "`ext_authz` over gRPC is not supported yet; over HTTP there is the filter `forward_auth`";
 const FORWARD_AUTH: &str = "write the filter `forward_auth: { cluster: NAME, path: /verify }` in `filters` of a route";
 const JWT: &str = "write the filter `jwt: { keys_file: jwks.json, issuer: …, audience: … }` in `filters` of a route";
+const SIGNED_URL: &str = "write the filter `signed_url: { secret_file: secrets.txt }` in `filters` of a route";
 const MIRRORING: &str = "mirroring is not supported yet";
 const FAULTS: &str = "fault injection is not supported yet";
 const SCRIPTS: &str = "scripts are not supported yet";
@@ -171,6 +172,7 @@ pub(super) const WORDS: &[Word] = &[
     ("proxy_cache", Nginx, &["cache"], CACHING),
     ("auth_request", Nginx, &["forward_auth"], FORWARD_AUTH),
     ("auth_jwt", Nginx, &["jwt"], JWT),
+    ("secure_link", Nginx, &["signed_url"], SIGNED_URL),
     ("mirror", Nginx, &["mirror"], MIRRORING),
     // HAProxy
     ("frontend", HaProxy, &["listeners"], LISTENER),

@@ -57,6 +57,7 @@ mod rewrite_location;
 mod set_request_header;
 mod set_response_header;
 pub mod settings;
+mod signed_url;
 pub mod template;
 mod token_cache;
 pub mod turn;
@@ -108,6 +109,7 @@ pub const FILTERS: &[FilterEntry] = &[
     basic_auth::ENTRY,
     api_key::ENTRY,
     jwt::ENTRY,
+    signed_url::ENTRY,
     csrf::ENTRY,
     forward_auth::ENTRY,
     rate_limit::ENTRY,
