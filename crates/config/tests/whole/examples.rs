@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "forward_auth",
     "set_request_header",
     "add_request_header",
@@ -35,6 +35,7 @@ const NAMES: [&str; 24] = [
     "basic_auth",
     "api_key",
     "jwt",
+    "client_certificate",
     "signed_url",
     "csrf",
     "rate_limit",

@@ -25,6 +25,7 @@ pub mod body;
 mod body_limit;
 mod chain;
 mod challenge;
+mod client_certificate;
 mod coding;
 mod compiling;
 mod compress;
@@ -109,6 +110,7 @@ pub const FILTERS: &[FilterEntry] = &[
     basic_auth::ENTRY,
     api_key::ENTRY,
     jwt::ENTRY,
+    client_certificate::ENTRY,
     signed_url::ENTRY,
     csrf::ENTRY,
     forward_auth::ENTRY,

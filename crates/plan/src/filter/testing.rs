@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use model::facts::TlsFacts;
+use model::facts::{ClientNames, TlsFacts};
 use model::fields::Span;
 use model::filter::FilterUse;
 use model::{Facts, FieldName, Fields, Issue, LocalResponse, Name, RequestHead, ResponseHead, Scheme, Version};
@@ -20,11 +20,18 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new() -> Self {
+        let names = ClientNames {
+            issuer: Some("CN=us".into()),
+            dns: vec!["a.example".into()],
+            uris: vec!["spiffe://a.example/b".into()],
+            ..ClientNames::default()
+        };
         let tls = TlsFacts {
             server_name: Some("shop.example.com".into()),
             version: "TLSv1.3",
             cipher: "TLS13_AES_128_GCM_SHA256",
             client_subject: Some("CN=ann".into()),
+            client_names: Some(Box::new(names)),
             ..TlsFacts::default()
         };
         Self { listener: "web".into(), cluster: "api".into(), endpoint: "127.0.0.1:9001".into(), tls }

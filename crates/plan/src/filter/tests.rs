@@ -253,6 +253,7 @@ fn every_variable_is_written() {
         ("{uri} {listener} {request_id}", "/p/q?a=1&%62%20c=%0d2&b+c=3&flag&=e web id-1"),
         ("{tls_version} {tls_cipher}", "TLSv1.3 TLS13_AES_128_GCM_SHA256"),
         ("{tls_server_name} {tls_client_subject} {user}", "shop.example.com CN=ann ann"),
+        ("{tls_client_issuer} {tls_client_dns} {tls_client_uri}.", "CN=us a.example spiffe://a.example/b."),
         ("{claim:sub} {claim:groups} {claim:realm.role} {claim:none}.", "ann a,b clerk ."),
         ("{request_header:ACCEPT} {request_header:cookie}", "x, y k=1; k2=a=b; k3=3;k=9"),
         ("{query_param:a} {query_param:b c} {query_param:flag}.", "1 %0d2 ."),
@@ -297,7 +298,7 @@ fn a_broken_query_or_cookie_is_just_absent() {
 fn a_mistake_in_a_template_names_the_mend() {
     let of = |value: &str| issue("set_request_header", json!({ "x-a": value }));
     assert_eq!(of("{client_iq}"), "x-a: there is no variable `{client_iq}` (did you mean `client_ip`?)");
-    assert!(of("{nonsense}").contains("(there are 26, such as `"), "{}", of("{nonsense}"));
+    assert!(of("{nonsense}").contains("(there are 29, such as `"), "{}", of("{nonsense}"));
     assert!(!of("{nonsense}").contains("endpoint"), "a request step has no endpoint to name");
     assert!(of("{status}").starts_with("x-a: `{status}` has no value before there is a response"));
     assert!(of("{host:x}").ends_with("takes no argument (write {host})"));

@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::net::IpAddr;
 
-use model::facts::TlsFacts;
+use model::facts::{ClientNames, TlsFacts};
 use model::proxy_protocol::TlvName;
 use model::{Facts, FieldName, Fields, Issue, Known, Name, RequestHead, ResponseHead};
 
@@ -46,6 +46,9 @@ pub enum Variable {
     TlsCipher,
     TlsServerName,
     TlsClientSubject,
+    TlsClientIssuer,
+    TlsClientDns,
+    TlsClientUri,
     User,
     RequestHeader(FieldName),
     QueryParam(Box<str>),
@@ -154,6 +157,24 @@ pub const VARIABLES: &[VariableSpec] = &[
         Variable::TlsClientSubject,
         Stage::Request,
         "Subject of the verified client certificate, as RFC 4514 writes it.",
+    ),
+    plain(
+        "tls_client_issuer",
+        Variable::TlsClientIssuer,
+        Stage::Request,
+        "Issuer of the verified client certificate, as RFC 4514 writes it.",
+    ),
+    plain(
+        "tls_client_dns",
+        Variable::TlsClientDns,
+        Stage::Request,
+        "The first DNS name of the verified client certificate.",
+    ),
+    plain(
+        "tls_client_uri",
+        Variable::TlsClientUri,
+        Stage::Request,
+        "The first URI of the verified client certificate, such as a SPIFFE ID.",
     ),
     plain("user", Variable::User, Stage::Request, "Name of the user that a filter has verified, such as `basic_auth`."),
     with_argument(
@@ -268,6 +289,10 @@ impl<'a> Values<'a> {
         Self { status, cluster, endpoint, ..Self::of_request(view.request, facts) }
     }
 
+    fn client_name(&self, part: impl FnOnce(&'a ClientNames) -> Option<&'a str>) -> &'a str {
+        self.facts.tls.and_then(|tls| tls.client_names.as_deref()).and_then(part).unwrap_or_default()
+    }
+
     fn tls(&self, part: impl FnOnce(&'a TlsFacts) -> Option<&'a str>) -> &'a str {
         self.facts.tls.and_then(part).unwrap_or_default()
     }
@@ -308,6 +333,9 @@ impl Variable {
             Self::TlsCipher => write_text(values.tls(|tls| Some(tls.cipher)), out),
             Self::TlsServerName => write_text(values.tls(|tls| tls.server_name.as_deref()), out),
             Self::TlsClientSubject => write_text(values.tls(|tls| tls.client_subject.as_deref()), out),
+            Self::TlsClientIssuer => write_text(values.client_name(|names| names.issuer.as_deref()), out),
+            Self::TlsClientDns => write_text(values.client_name(|names| names.dns.first().map(String::as_str)), out),
+            Self::TlsClientUri => write_text(values.client_name(|names| names.uris.first().map(String::as_str)), out),
             Self::User => out.extend_from_slice(values.user.unwrap_or_default()),
             Self::RequestHeader(name) => write_joined(&request.fields, name, out),
             Self::QueryParam(name) => {
