@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "forward_auth",
     "set_request_header",
     "add_request_header",
@@ -35,6 +35,7 @@ const NAMES: [&str; 25] = [
     "basic_auth",
     "api_key",
     "jwt",
+    "introspection",
     "client_certificate",
     "signed_url",
     "csrf",

@@ -38,9 +38,11 @@ mod deny;
 mod error_page;
 pub mod events;
 mod fields;
+mod form_call;
 mod forward_auth;
 pub mod guarded;
 mod header_names;
+mod introspection;
 mod jwt;
 mod need;
 pub mod notes;
@@ -110,6 +112,7 @@ pub const FILTERS: &[FilterEntry] = &[
     basic_auth::ENTRY,
     api_key::ENTRY,
     jwt::ENTRY,
+    introspection::ENTRY,
     client_certificate::ENTRY,
     signed_url::ENTRY,
     csrf::ENTRY,
