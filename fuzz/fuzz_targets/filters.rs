@@ -3,6 +3,7 @@
 #![no_main]
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use model::fields::Span;
@@ -72,7 +73,7 @@ fuzz_target!(|input: &[u8]| {
     let (mut place, mut scratch, mut notes, mut chance) = (0, Vec::new(), Notes::default(), || 7);
     let now = std::time::Instant::now();
     let mut turn =
-        Turn { facts: &facts, now, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
+        Turn { facts: &facts, now, wall_clock: &Duration::default, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
     let mut flow = CHAIN.on_request_from(&mut place, &mut head, &mut turn);
     if let Flow::Need(Need::Work(job)) = &flow {
         let found = Found::Work(job.0.run(&mut || 7));
@@ -88,7 +89,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let view = ResponseView { request: &head, cluster: None, endpoint: None, source: ResponseSource::Local(None) };
     let mut turn =
-        Turn { facts: &facts, now, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
+        Turn { facts: &facts, now, wall_clock: &Duration::default, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
     let mut response = ResponseHead::default();
     response.status = 200;
     response.fields.append(&FieldName::new("content-type").expect("a name"), b"text/html");

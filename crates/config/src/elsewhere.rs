@@ -152,7 +152,7 @@ mod tests {
             "forward_auth",
             "ext_authz",
             "jwt",
-            "jwt_auth",
+            "signed_url",
             "mirror",
             "fault",
             "tracing",

@@ -27,6 +27,7 @@ pub mod providers;
 mod reconciler;
 mod refusal;
 pub mod status;
+mod token_keys;
 mod view;
 pub mod watch;
 

@@ -12,6 +12,7 @@ mod handover;
 mod named;
 mod persistence;
 mod provided;
+mod token_keys;
 mod trial;
 mod watched;
 
@@ -32,6 +33,7 @@ use crate::overrides::Desired;
 use crate::prepare::Preparation;
 use crate::probes::Probes;
 use crate::providers::Providers;
+use crate::token_keys::TokenKeys;
 use crate::view::View;
 use crate::watch::Watch;
 
@@ -51,6 +53,8 @@ pub struct Reconciler {
     providers: Providers,
     /// Looks host names of endpoints up again.
     names: Follower,
+    /// Fetches keys that verify tokens.
+    token_keys: TokenKeys,
     /// What is desired beside the files.
     desired: Desired,
     /// What of that is saved, and the history.
@@ -96,6 +100,7 @@ impl Reconciler {
             probes,
             providers,
             names,
+            token_keys: TokenKeys::default(),
             desired: found.desired,
             persistence,
             generation_before,

@@ -1,4 +1,5 @@
-//! Base64 in its common alphabet (RFC 4648 section 4), whole or piece by piece. That of cookies is in [`crate::cookie`].
+//! Base64 in its common alphabet (RFC 4648 section 4), whole or piece by piece, and in that of URLs (section 5). What cookies of a
+//! fixed length need is in [`crate::cookie`].
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -26,6 +27,47 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let count = decoder.decode_in_place(&mut bytes).ok()?;
     bytes.truncate(count);
     decoder.is_between().then_some(bytes)
+}
+
+/// Encodes in the alphabet of URLs, without padding (RFC 7515 section 2).
+pub fn encode_url(bytes: &[u8]) -> String {
+    let common = encode(bytes);
+    let url = |symbol| match symbol {
+        '+' => '-',
+        '/' => '_',
+        other => other,
+    };
+    common.trim_end_matches('=').chars().map(url).collect()
+}
+
+/// Reads base64 in the alphabet of URLs, without padding (RFC 7515 section 2). Returns `None` for a foreign character, a length that no bytes
+/// have, and bits behind the last byte: every text stands for other bytes.
+pub fn decode_url(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    for group in text.chunks(4) {
+        let mut word = 0_u32;
+        for &character in group {
+            word = word << 6 | u32::from(url_sextet(character)?);
+        }
+        let word = word << (6 * (4 - group.len()));
+        let [_, one, two, three] = word.to_be_bytes();
+        match group.len() {
+            4 => bytes.extend([one, two, three]),
+            3 if three == 0 => bytes.extend([one, two]),
+            2 if two == 0 && three == 0 => bytes.push(one),
+            _ => return None,
+        }
+    }
+    Some(bytes)
+}
+
+fn url_sextet(character: u8) -> Option<u8> {
+    match character {
+        b'-' => Some(62),
+        b'_' => Some(63),
+        b'+' | b'/' => None,
+        other => sextet(other),
+    }
 }
 
 /// An error: the text is not base64.
@@ -129,6 +171,19 @@ mod tests {
         }
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(decode(encode(&all).as_bytes()), Some(all));
+    }
+
+    #[test]
+    fn the_form_of_urls_goes_both_ways_and_each_text_stands_for_other_bytes() {
+        let all: Vec<u8> = (0..=255).collect();
+        for length in 0..=all.len() {
+            let text = encode_url(&all[..length]);
+            assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)));
+            assert_eq!(decode_url(text.as_bytes()).as_deref(), Some(&all[..length]));
+        }
+        for bad in ["Z", "Zh", "Zm9", "Zm9vY", "Zg==", "Zm+_", "Zm/_", "Zm 9", "Zm9v\n", "Z\u{e9}"] {
+            assert_eq!(decode_url(bad.as_bytes()), None, "{bad}");
+        }
     }
 
     #[test]

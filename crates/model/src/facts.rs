@@ -37,8 +37,23 @@ pub struct TlsFacts {
     pub client_subject: Option<String>,
     /// The common name in that subject.
     pub client_common_name: Option<String>,
+    /// Further names in that certificate.
+    pub client_names: Option<Box<ClientNames>>,
     /// Application protocol that was agreed on (RFC 7301): `http/1.1` or `h2`.
     pub alpn: Option<&'static str>,
+}
+
+/// Names in a verified client certificate beside its subject. All are as the certificate has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientNames {
+    /// The issuer as RFC 4514 writes it.
+    pub issuer: Option<String>,
+    /// DNS names (RFC 5280 section 4.2.1.6).
+    pub dns: Vec<String>,
+    /// URIs.
+    pub uris: Vec<String>,
+    /// Mail addresses.
+    pub emails: Vec<String>,
 }
 
 /// The values of a trusted PROXY header, beside the addresses.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::Name;
 pub use crate::discovery::{ConsulProvider, DnsProvider, DockerProvider, EtcdProvider, NameLookup};
-pub use crate::origin::{Origin, Place};
+pub use crate::origin::{Origin, Place, split_url};
 
 /// One provider.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use model::filter::FilterUse;
 use model::{Facts, Name, RequestHead, facts::Scheme};
@@ -55,6 +55,7 @@ fn measure(
         let mut turn = Turn {
             facts: &facts,
             now: begin,
+            wall_clock: &Duration::default,
             chance: &mut chance,
             notes: &mut notes,
             scratch: &mut scratch,

@@ -3,7 +3,7 @@
 //! body, with the coder of the body before.
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use model::fields::Span;
 use model::filter::FilterUse;
@@ -77,6 +77,7 @@ fn code(chain: &Chain, body: &[u8]) -> usize {
     let mut turn = Turn {
         facts: &facts,
         now: Instant::now(),
+        wall_clock: &Duration::default,
         chance: &mut || 7,
         notes: &mut Notes::default(),
         scratch: &mut Vec::new(),

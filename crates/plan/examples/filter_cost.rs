@@ -3,7 +3,7 @@
 //! filling the head costs; subtract it from the others.
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use model::fields::Span;
 use model::filter::FilterUse;
@@ -79,6 +79,7 @@ fn measure(title: &str, filters: Value) {
         let mut turn = Turn {
             facts: &facts,
             now: begin,
+            wall_clock: &Duration::default,
             chance: &mut chance,
             notes: &mut notes,
             scratch: &mut scratch,

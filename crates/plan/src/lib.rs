@@ -17,6 +17,7 @@ pub mod explain;
 pub mod filter;
 mod hash;
 pub mod health;
+pub mod jose;
 mod key;
 pub mod keyed;
 mod padded;

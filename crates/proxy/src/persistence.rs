@@ -4,7 +4,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use model::Scheme;
 use model::persistence::SessionPick;
@@ -15,7 +15,12 @@ use crate::worker_plan::ClusterLocal;
 
 /// Returns a moment by both clocks.
 fn moment(now: Instant) -> Moment {
-    Moment { now, unix: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() }
+    Moment { now, unix: since_1970() }
+}
+
+/// Returns the time by the wall clock.
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Returns what tables hash keys with. Not of the numbers that name requests, which clients see: from them others could be known.

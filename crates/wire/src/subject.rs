@@ -57,9 +57,17 @@ struct Element<'a> {
 /// The subject of a certificate in DER, such as `CN=ann,OU=Admins,O=Acme`: the last part in the certificate comes first. Returns `None` if
 /// it is not a certificate. A subject that cannot be read as a name is shown as hexadecimal bytes, after `#`.
 pub fn subject(certificate: &[u8]) -> Option<String> {
-    let name = name(certificate)?;
+    line(&name(certificate, SUBJECT)?)
+}
+
+/// Returns the issuer of a certificate in DER, written as [`subject`] is.
+pub fn issuer(certificate: &[u8]) -> Option<String> {
+    line(&name(certificate, ISSUER)?)
+}
+
+fn line(name: &Element<'_>) -> Option<String> {
     let mut line = String::new();
-    if write_name(&name, &mut line).is_none() {
+    if write_name(name, &mut line).is_none() {
         line.clear();
         push_bytes(name.whole, &mut line);
     }
@@ -70,7 +78,7 @@ pub fn subject(certificate: &[u8]) -> Option<String> {
 /// of `DC=com,DC=corp,CN=Users,CN=ann`. `None`: there is none, it is no text, or two stand side by side there.
 pub fn common_name(certificate: &[u8]) -> Option<String> {
     let mut found = None;
-    for relative in parts(&name(certificate)?, SEQUENCE)? {
+    for relative in parts(&name(certificate, SUBJECT)?, SEQUENCE)? {
         let mut here = Vec::new();
         for attribute in parts(&relative, SET)? {
             let [kind, value] = &parts(&attribute, SEQUENCE)?[..] else { return None };
@@ -87,13 +95,17 @@ pub fn common_name(certificate: &[u8]) -> Option<String> {
     found
 }
 
-/// The subject of a certificate, as it stands there.
-fn name(certificate: &[u8]) -> Option<Element<'_>> {
+/// Elements between the serial number and a name: algorithm; or that, the issuer and the validity.
+const ISSUER: usize = 1;
+const SUBJECT: usize = 3;
+
+/// A name in a certificate, as it stands there.
+fn name(certificate: &[u8], behind: usize) -> Option<Element<'_>> {
     let (certificate, _) = element(certificate)?;
     let (signed, _) = element(certificate.content)?;
     let (first, mut rest) = element(signed.content)?;
-    // The serial number, unless that was it; then the algorithm, the issuer and the validity.
-    let skipped = if first.tag == VERSION { 4 } else { 3 };
+    // The serial number, unless that was it.
+    let skipped = if first.tag == VERSION { behind + 1 } else { behind };
     for _ in 0..skipped {
         (_, rest) = element(rest)?;
     }
@@ -298,9 +310,19 @@ mod tests {
         let two = [attribute(NAME, PRINTABLE_STRING, b"ann"), attribute(UNIT, IA5_STRING, b"x")].concat();
         let name = der(SEQUENCE, &der(SET, &two));
         assert_eq!(subject(&certificate(&name)).unwrap(), "CN=ann+OU=x");
+        assert_eq!(issuer(&certificate(&name)).as_deref(), Some(""), "the issuer of this one is empty");
         // Of version 1.
         let old = der(SEQUENCE, &[&der(0x02, &[1])[..], &der(SEQUENCE, &[]).repeat(3), &name].concat());
         assert_eq!(subject(&der(SEQUENCE, &old)).unwrap(), "CN=ann+OU=x");
+        let empty = || der(SEQUENCE, &[]);
+        let old = der(SEQUENCE, &[&der(0x02, &[1])[..], &empty(), &name, &empty(), &empty()].concat());
+        assert_eq!(issuer(&der(SEQUENCE, &old)).unwrap(), "CN=ann+OU=x");
+        let version = der(VERSION, &der(0x02, &[2]));
+        let new = der(SEQUENCE, &[&version[..], &der(0x02, &[1]), &empty(), &name, &empty(), &empty()].concat());
+        assert_eq!(
+            (issuer(&der(SEQUENCE, &new)).unwrap().as_str(), subject(&der(SEQUENCE, &new)).as_deref()),
+            ("CN=ann+OU=x", Some(""))
+        );
     }
 
     #[test]

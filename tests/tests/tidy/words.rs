@@ -34,6 +34,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("CommonName", "rcgen"),
     ("common_name", "X.509 calls it so (RFC 5280 appendix A.1)"),
     ("client_common_name", "the same, of a client certificate"),
+    ("common_names", "the same, of several certificates"),
     ("common", "the same, in a variable"),
 ];
 

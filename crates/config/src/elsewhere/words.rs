@@ -25,7 +25,8 @@ const PERSISTENCE: &str = "write `persistence: { cookie: { secret: … } }` in t
 const CACHING: &str = "caching is not supported yet";
 const ASKING: &str = "`ext_authz` over gRPC is not supported yet; over HTTP there is the filter `forward_auth`";
 const FORWARD_AUTH: &str = "write the filter `forward_auth: { cluster: NAME, path: /verify }` in `filters` of a route";
-const JWT: &str = "JSON Web Tokens are not supported yet";
+const JWT: &str = "write the filter `jwt: { keys_file: jwks.json, issuer: …, audience: … }` in `filters` of a route";
+const SIGNED_URL: &str = "write the filter `signed_url: { secret_file: secrets.txt }` in `filters` of a route";
 const MIRRORING: &str = "mirroring is not supported yet";
 const FAULTS: &str = "fault injection is not supported yet";
 const SCRIPTS: &str = "scripts are not supported yet";
@@ -170,7 +171,8 @@ pub(super) const WORDS: &[Word] = &[
     ("limit_rate", Nginx, &["bandwidth", "bandwidth_limit"], "bandwidth limits are not supported yet"),
     ("proxy_cache", Nginx, &["cache"], CACHING),
     ("auth_request", Nginx, &["forward_auth"], FORWARD_AUTH),
-    ("auth_jwt", Nginx, &["jwt", "jwt_auth"], JWT),
+    ("auth_jwt", Nginx, &["jwt"], JWT),
+    ("secure_link", Nginx, &["signed_url"], SIGNED_URL),
     ("mirror", Nginx, &["mirror"], MIRRORING),
     // HAProxy
     ("frontend", HaProxy, &["listeners"], LISTENER),
@@ -326,7 +328,7 @@ pub(super) const WORDS: &[Word] = &[
     ("rate_limit", Envoy, &["rate_limit"], LIMITS),
     ("local_ratelimit", Envoy, &["rate_limit"], LIMITS),
     ("ext_authz", Envoy, &["external_auth", "forward_auth", "ext_authz"], ASKING),
-    ("jwt_authn", Envoy, &["jwt", "jwt_auth"], JWT),
+    ("jwt_authn", Envoy, &["jwt"], JWT),
     ("request_mirror_policies", Envoy, &["mirror"], MIRRORING),
     ("fault", Envoy, &["fault"], FAULTS),
     ("lua", Envoy, &[], SCRIPTS),
@@ -393,7 +395,7 @@ pub(super) const WORDS: &[Word] = &[
     ("compress", Traefik, &["compress"], COMPRESSION),
     ("compression", Traefik, &["compress"], COMPRESSION),
     ("cache", Nginx, &["cache"], CACHING),
-    ("jwt", Envoy, &["jwt", "jwt_auth"], JWT),
+    ("jwt", Envoy, &["jwt"], JWT),
     ("forwardAuth", Traefik, &["forward_auth"], FORWARD_AUTH),
     ("mirroring", Traefik, &["mirror"], MIRRORING),
     ("plugin", Traefik, &[], SCRIPTS),

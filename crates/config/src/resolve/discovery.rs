@@ -4,10 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use model::Address;
-use model::provider::{ConsulProvider, DnsProvider, DockerProvider, EtcdProvider, NameLookup, Origin, Place};
+use model::provider::{
+    ConsulProvider, DnsProvider, DockerProvider, EtcdProvider, NameLookup, Origin, Place, split_url,
+};
 
 use super::Resolver;
-use super::provider::split_url;
 use crate::file;
 
 /// The port of resolvers.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::base64;
-use model::provider::{FileProvider, HttpProvider, Origin, Place, Provider, ProviderKind};
+use model::provider::{FileProvider, HttpProvider, Origin, Place, Provider, ProviderKind, split_url};
 use model::snapshot::{Endpoint, EndpointsFrom};
 
 use super::Resolver;
@@ -192,49 +192,5 @@ impl Resolver<'_> {
             self.dns_key(&path, &key);
         }
         Some(EndpointsFrom { provider: from.as_str().into(), key })
-    }
-}
-
-/// Returns whether it is `https`, host, port, and what is asked for there.
-pub(super) fn split_url(url: &str) -> Option<(bool, &str, Option<u16>, &str)> {
-    let (is_secure, rest) = match url.strip_prefix("https://") {
-        Some(rest) => (true, rest),
-        None => (false, url.strip_prefix("http://")?),
-    };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    let path = if path.is_empty() { "/" } else { path };
-    let can_be_sent = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, Some(port.parse().ok().filter(|port| *port > 0)?)),
-        _ => (authority, None),
-    };
-    // Credentials do not belong there: addresses are shown.
-    (can_be_sent && !host.is_empty() && !host.contains('@')).then_some((is_secure, host, port, path))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_are_split_or_refused() {
-        assert_eq!(split_url("http://a/b?c"), Some((false, "a", None, "/b?c")));
-        assert_eq!(split_url("https://[::1]:8443"), Some((true, "[::1]", Some(8443), "/")));
-        assert_eq!(split_url("https://[::1]/x"), Some((true, "[::1]", None, "/x")));
-        for bad in [
-            "",
-            "a",
-            "ftp://a",
-            "http://",
-            "http:///x",
-            "http://a:0/",
-            "http://a:x/",
-            "http://u:p@a/",
-            "http://a/ b",
-            "http://a?x",
-        ] {
-            assert_eq!(split_url(bad), None, "{bad}");
-        }
     }
 }

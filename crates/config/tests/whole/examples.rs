@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 26] = [
     "forward_auth",
     "set_request_header",
     "add_request_header",
@@ -33,6 +33,12 @@ const NAMES: [&str; 20] = [
     "deny",
     "error_page",
     "basic_auth",
+    "api_key",
+    "jwt",
+    "introspection",
+    "client_certificate",
+    "signed_url",
+    "csrf",
     "rate_limit",
     "compress",
     "decompress",

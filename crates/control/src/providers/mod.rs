@@ -9,7 +9,7 @@
 
 pub(crate) mod backoff;
 mod cache;
-mod client;
+pub(crate) mod client;
 mod consul;
 pub(crate) mod dns;
 mod docker;

@@ -49,6 +49,7 @@ impl Reconciler {
             view::Canary { at: SystemTime::now(), author, terms, differences, counts: Arc::clone(&counts), end: None };
         self.view.begin_canary(shown);
         self.trial = Some(Trial { candidate, cause, terms, since: Instant::now(), counts });
+        self.follow_token_keys();
         Ok(())
     }
 
@@ -116,6 +117,7 @@ impl Reconciler {
             self.view.telemetry().retain(&running.plan.snapshot);
             self.probes.follow(Arc::clone(&running.plan));
         }
+        self.follow_token_keys();
     }
 
     /// Goes on with the canary beside a new plan, or ends it: the data plane has left it with the plan before. Returns the plan whose

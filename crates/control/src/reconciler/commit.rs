@@ -72,6 +72,7 @@ impl Reconciler {
             }
         };
         self.running = Some(Running { loaded, plan, generation, revision, text, admin_tls, watch });
+        self.follow_token_keys();
         // One that follows another process may not come to go on: see `keep_history`.
         if origin != Origin::Upgrade {
             self.keep_history();

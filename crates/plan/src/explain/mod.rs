@@ -164,7 +164,9 @@ impl Subject<'_> {
         chance: &mut dyn FnMut() -> u64,
     ) -> Result<(Vec<FilterExplanation>, Outcome), String> {
         let mut notes = Notes::default();
-        let mut turn = Turn { facts, now: self.at.now, chance, notes: &mut notes, scratch, is_rehearsal: true };
+        let wall_clock = &|| self.at.unix;
+        let now = self.at.now;
+        let mut turn = Turn { facts, now, wall_clock, chance, notes: &mut notes, scratch, is_rehearsal: true };
         let filters =
             filters::apply((&route.route.filters, &route.chain), head, self.question.hides_values, &mut turn)?;
         let facts = &Facts { user: notes.user(), ..*facts };

@@ -1,16 +1,18 @@
 //! The filters of one route.
 
 use std::fmt;
+use std::sync::Arc;
 
 use model::filter::FilterUse;
 use model::{Issue, RequestHead, ResponseHead};
 
-use super::compiling::{Called, Holdings};
+use super::compiling::{Called, Holdings, Kept};
 use super::events::Counted;
 use super::{
     Answers, Compiling, Extent, Flow, Found, Guarded, GuardedResponse, MakeStage, RequestBodyStep, RequestStep,
     ResponseBodyStep, ResponseStep, ResponseView, Stage, Turn, compile_one,
 };
+use crate::jose::KeySource;
 
 /// The filters of one route, compiled: only the steps that exist.
 #[derive(Default)]
@@ -89,6 +91,11 @@ impl Chain {
     /// What its filters have counted. A filter that stands several times in the list has as many of an event.
     pub fn counted(&self) -> &[Counted] {
         &self.holdings.counted
+    }
+
+    /// The sources of keys that its filters verify tokens with.
+    pub fn key_sources(&self) -> impl Iterator<Item = Arc<KeySource>> {
+        self.holdings.kept.iter().filter_map(Kept::state)
     }
 
     /// For compiling its filters once more, with the very state that they keep.

@@ -49,6 +49,13 @@ pub(crate) struct Called {
     pub path: String,
 }
 
+impl Kept {
+    /// Returns the state if it is of this type.
+    pub(super) fn state<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        Arc::clone(&self.state).downcast().ok()
+    }
+}
+
 impl<'a> Compiling<'a> {
     /// The filters of a route that has none in force, or whose settings are only checked.
     pub(super) fn alone() -> Self {
@@ -77,7 +84,7 @@ impl<'a> Compiling<'a> {
         let is_same = |kept: &&Kept| kept.filter == self.filter.1 && kept.key == key;
         let earlier = self.kept.iter().filter(is_same).count();
         let before = self.before.iter().filter(is_same).nth(earlier);
-        let state = before.and_then(|kept| kept.state.clone().downcast::<T>().ok()).unwrap_or_else(|| Arc::new(make()));
+        let state = before.and_then(Kept::state).unwrap_or_else(|| Arc::new(make()));
         self.kept.push(Kept { filter: self.filter.1, key: key.to_owned(), state: state.clone() });
         state
     }
@@ -96,6 +103,11 @@ impl<'a> Compiling<'a> {
         let count = self.kept(&format!("counted {event}"), AtomicU64::default);
         self.counted.push(Counted::new(self.filter.1, event, Arc::clone(&count)));
         EventCounter::new(count)
+    }
+
+    /// Shows a count that something else keeps, as [`Self::counter`] does.
+    pub(super) fn show_count(&mut self, event: &'static str, count: Arc<AtomicU64>) {
+        self.counted.push(Counted::new(self.filter.1, event, count));
     }
 
     /// What the chain has beside its steps.

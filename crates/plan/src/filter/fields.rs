@@ -178,7 +178,7 @@ fn name_pattern(text: &str) -> Result<NamePattern, Issue> {
 
 /// Margins are no part of a field value (RFC 9110 section 5.5), HTTP/2 forbids them (RFC 9113 section 8.2.1), and
 /// controls would turn into them.
-fn without_margin(value: &[u8]) -> &[u8] {
+pub(super) fn without_margin(value: &[u8]) -> &[u8] {
     let is_margin = |b: &u8| *b <= b' ' || *b == 0x7f;
     let start = value.iter().position(|b| !is_margin(b)).unwrap_or(value.len());
     let end = value.iter().rposition(|b| !is_margin(b)).map_or(start, |at| at + 1);

@@ -19,25 +19,35 @@
 mod add_request_header;
 mod add_response_header;
 mod address_list;
+mod api_key;
 mod basic_auth;
 pub mod body;
 mod body_limit;
 mod chain;
+mod challenge;
+mod client_certificate;
 mod coding;
 mod compiling;
 mod compress;
 mod conditional;
 mod cors;
+mod credential;
+mod csrf;
 mod decompress;
 mod deny;
 mod error_page;
 pub mod events;
 mod fields;
+mod form_call;
 mod forward_auth;
 pub mod guarded;
 mod header_names;
+mod introspection;
+mod jwt;
 mod need;
 pub mod notes;
+mod origins;
+mod passing;
 pub mod pattern;
 mod quality;
 mod rate_limit;
@@ -50,7 +60,9 @@ mod rewrite_location;
 mod set_request_header;
 mod set_response_header;
 pub mod settings;
+mod signed_url;
 pub mod template;
+mod token_cache;
 pub mod turn;
 pub mod variables;
 
@@ -98,6 +110,12 @@ pub const FILTERS: &[FilterEntry] = &[
     deny::ENTRY,
     error_page::ENTRY,
     basic_auth::ENTRY,
+    api_key::ENTRY,
+    jwt::ENTRY,
+    introspection::ENTRY,
+    client_certificate::ENTRY,
+    signed_url::ENTRY,
+    csrf::ENTRY,
     forward_auth::ENTRY,
     rate_limit::ENTRY,
     compress::ENTRY,

@@ -1,5 +1,9 @@
 //! What filters leave for later steps of the same exchange, and for its access log.
 
+use std::sync::Arc;
+
+use crate::jose::Claims;
+
 /// What one filter has noted, under the number that [`super::Compiling::note`] gave it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Note {
@@ -19,6 +23,7 @@ pub struct Notes {
     pub body_max: Option<u64>,
     user: Vec<u8>,
     has_user: bool,
+    claims: Option<Arc<Claims>>,
     numbered: Vec<Note>,
 }
 
@@ -28,6 +33,7 @@ impl Notes {
     pub fn clear(&mut self) {
         self.body_max = None;
         self.has_user = false;
+        self.claims = None;
         self.numbered.clear();
     }
 
@@ -42,6 +48,17 @@ impl Notes {
     #[inline]
     pub fn user(&self) -> Option<&[u8]> {
         self.has_user.then_some(&*self.user)
+    }
+
+    /// Notes the claims of a token that a filter has verified.
+    pub fn set_claims(&mut self, claims: Arc<Claims>) {
+        self.claims = Some(claims);
+    }
+
+    /// Returns the claims of the token that a filter has verified, if one has.
+    #[inline]
+    pub fn claims(&self) -> Option<&Claims> {
+        self.claims.as_deref()
     }
 
     /// Returns the note of this number.

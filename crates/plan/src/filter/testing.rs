@@ -1,8 +1,8 @@
 //! Heads, facts and chains for the tests of filters.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use model::facts::TlsFacts;
+use model::facts::{ClientNames, TlsFacts};
 use model::fields::Span;
 use model::filter::FilterUse;
 use model::{Facts, FieldName, Fields, Issue, LocalResponse, Name, RequestHead, ResponseHead, Scheme, Version};
@@ -20,11 +20,18 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new() -> Self {
+        let names = ClientNames {
+            issuer: Some("CN=us".into()),
+            dns: vec!["a.example".into()],
+            uris: vec!["spiffe://a.example/b".into()],
+            ..ClientNames::default()
+        };
         let tls = TlsFacts {
             server_name: Some("shop.example.com".into()),
             version: "TLSv1.3",
             cipher: "TLS13_AES_128_GCM_SHA256",
             client_subject: Some("CN=ann".into()),
+            client_names: Some(Box::new(names)),
             ..TlsFacts::default()
         };
         Self { listener: "web".into(), cluster: "api".into(), endpoint: "127.0.0.1:9001".into(), tls }
@@ -65,6 +72,7 @@ pub(super) struct Beside {
     pub(super) notes: Notes,
     pub(super) now: Instant,
     pub(super) is_rehearsal: bool,
+    pub(super) wall_clock: Box<dyn Fn() -> Duration>,
     scratch: Vec<u8>,
     chance: Box<dyn FnMut() -> u64>,
 }
@@ -72,7 +80,9 @@ pub(super) struct Beside {
 impl Beside {
     pub(super) fn new() -> Self {
         let (notes, scratch) = (Notes::default(), Vec::new());
-        Self { notes, now: Instant::now(), is_rehearsal: false, scratch, chance: Box::new(|| 7) }
+        // In 2033.
+        let wall_clock = Box::new(|| Duration::from_secs(2_000_000_000));
+        Self { notes, now: Instant::now(), is_rehearsal: false, wall_clock, scratch, chance: Box::new(|| 7) }
     }
 
     pub(super) fn scratch_capacity(&self) -> usize {
@@ -80,8 +90,9 @@ impl Beside {
     }
 
     pub(super) fn turn<'a>(&'a mut self, facts: &'a Facts<'a>) -> Turn<'a> {
-        let Self { notes, now, is_rehearsal, scratch, chance } = self;
-        Turn { facts, now: *now, chance: &mut **chance, notes, scratch, is_rehearsal: *is_rehearsal }
+        let Self { notes, now, is_rehearsal, wall_clock, scratch, chance } = self;
+        let is_rehearsal = *is_rehearsal;
+        Turn { facts, now: *now, wall_clock: &**wall_clock, chance: &mut **chance, notes, scratch, is_rehearsal }
     }
 }
 

@@ -14,6 +14,7 @@ use super::testing::{
 };
 use super::variables::{Form, Stage, VARIABLES, Values};
 use super::*;
+use crate::jose::Claims;
 
 #[test]
 fn every_filter_is_described_and_its_schema_stands_alone() {
@@ -237,7 +238,11 @@ fn every_variable_is_written() {
     let sender = SenderFacts { address: "10.0.0.1:4".parse().unwrap(), unique_id: Some((*b"id-7").into()), tlvs };
     let facts = Facts { sender: Some(&sender), user: Some(b"ann"), ..world.tls_facts() };
     let reply = response(418, &[("x-r", "1"), ("X-R", "2")]);
-    let values = Values::of_response(&reply, &world.view(&head), &facts);
+    let mut notes = Notes::default();
+    let claims = json!({ "sub": "ann", "groups": ["a", "b"], "realm": { "role": "clerk" } });
+    notes.set_claims(Claims::from_json(claims.to_string().as_bytes()).unwrap().into());
+    notes.set_user(b"ann");
+    let values = Values::of_response(&reply, &world.view(&head), &facts).with_notes(&notes);
     let mut told = String::new();
     for (text, expected) in [
         ("{client_ip} {client_port} {peer_ip} {local_ip} {local_port}", "192.0.2.7 40000 192.0.2.7 127.0.0.1 8080"),
@@ -248,6 +253,8 @@ fn every_variable_is_written() {
         ("{uri} {listener} {request_id}", "/p/q?a=1&%62%20c=%0d2&b+c=3&flag&=e web id-1"),
         ("{tls_version} {tls_cipher}", "TLSv1.3 TLS13_AES_128_GCM_SHA256"),
         ("{tls_server_name} {tls_client_subject} {user}", "shop.example.com CN=ann ann"),
+        ("{tls_client_issuer} {tls_client_dns} {tls_client_uri}.", "CN=us a.example spiffe://a.example/b."),
+        ("{claim:sub} {claim:groups} {claim:realm.role} {claim:none}.", "ann a,b clerk ."),
         ("{request_header:ACCEPT} {request_header:cookie}", "x, y k=1; k2=a=b; k3=3;k=9"),
         ("{query_param:a} {query_param:b c} {query_param:flag}.", "1 %0d2 ."),
         ("{cookie:k} {cookie:k2} {cookie:k3} {cookie:K}.", "1 a=b 3 ."),
@@ -291,7 +298,7 @@ fn a_broken_query_or_cookie_is_just_absent() {
 fn a_mistake_in_a_template_names_the_mend() {
     let of = |value: &str| issue("set_request_header", json!({ "x-a": value }));
     assert_eq!(of("{client_iq}"), "x-a: there is no variable `{client_iq}` (did you mean `client_ip`?)");
-    assert!(of("{nonsense}").contains("(there are 25, such as `"), "{}", of("{nonsense}"));
+    assert!(of("{nonsense}").contains("(there are 29, such as `"), "{}", of("{nonsense}"));
     assert!(!of("{nonsense}").contains("endpoint"), "a request step has no endpoint to name");
     assert!(of("{status}").starts_with("x-a: `{status}` has no value before there is a response"));
     assert!(of("{host:x}").ends_with("takes no argument (write {host})"));

@@ -1,7 +1,7 @@
 //! What a step has beside the head.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use model::{Facts, RequestHead, ResponseHead};
 
@@ -16,6 +16,8 @@ pub struct Turn<'a> {
     pub facts: &'a Facts<'a>,
     /// The time when it was last looked at: no step reads a clock.
     pub now: Instant,
+    /// The wall clock, as the time since 1970. It is read when a step asks, and not for others.
+    pub wall_clock: &'a dyn Fn() -> Duration,
     /// Random bits, other ones at each call.
     pub chance: &'a mut dyn FnMut() -> u64,
     /// What steps leave for later steps and for the access log.
@@ -27,6 +29,11 @@ pub struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
+    /// Returns the time by the wall clock, in whole seconds since 1970.
+    pub fn unix_seconds(&self) -> u64 {
+        (self.wall_clock)().as_secs()
+    }
+
     /// Counts an event of a filter. A rehearsal counts nothing.
     pub fn count(&self, event: &EventCounter) {
         if !self.is_rehearsal {
@@ -36,7 +43,7 @@ impl<'a> Turn<'a> {
 
     /// The values of variables before there is a response, and the scratch to write them to.
     pub fn values<'t: 'h, 'h>(&'t mut self, request: &'h RequestHead) -> (Values<'h>, &'t mut Vec<u8>) {
-        (Values::of_request(request, self.facts).with_user(self.notes.user()), self.scratch)
+        (Values::of_request(request, self.facts).with_notes(self.notes), self.scratch)
     }
 
     /// The same once there is a response.
@@ -45,7 +52,7 @@ impl<'a> Turn<'a> {
         response: &'h ResponseHead,
         view: &ResponseView<'h>,
     ) -> (Values<'h>, &'t mut Vec<u8>) {
-        (Values::of_response(response, view, self.facts).with_user(self.notes.user()), self.scratch)
+        (Values::of_response(response, view, self.facts).with_notes(self.notes), self.scratch)
     }
 }
 

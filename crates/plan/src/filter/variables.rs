@@ -5,11 +5,12 @@
 use std::io::Write;
 use std::net::IpAddr;
 
-use model::facts::TlsFacts;
+use model::facts::{ClientNames, TlsFacts};
 use model::proxy_protocol::TlvName;
 use model::{Facts, FieldName, Fields, Issue, Known, Name, RequestHead, ResponseHead};
 
-use super::{ResponseView, settings};
+use super::{Notes, ResponseView, settings};
+use crate::jose::Claims;
 use crate::route::query;
 
 /// From when on a variable has a value.
@@ -45,10 +46,14 @@ pub enum Variable {
     TlsCipher,
     TlsServerName,
     TlsClientSubject,
+    TlsClientIssuer,
+    TlsClientDns,
+    TlsClientUri,
     User,
     RequestHeader(FieldName),
     QueryParam(Box<str>),
     Cookie(Box<str>),
+    Claim(Box<str>),
     ProxyTlv(TlvName),
     Status,
     ResponseHeader(FieldName),
@@ -153,6 +158,24 @@ pub const VARIABLES: &[VariableSpec] = &[
         Stage::Request,
         "Subject of the verified client certificate, as RFC 4514 writes it.",
     ),
+    plain(
+        "tls_client_issuer",
+        Variable::TlsClientIssuer,
+        Stage::Request,
+        "Issuer of the verified client certificate, as RFC 4514 writes it.",
+    ),
+    plain(
+        "tls_client_dns",
+        Variable::TlsClientDns,
+        Stage::Request,
+        "The first DNS name of the verified client certificate.",
+    ),
+    plain(
+        "tls_client_uri",
+        Variable::TlsClientUri,
+        Stage::Request,
+        "The first URI of the verified client certificate, such as a SPIFFE ID.",
+    ),
     plain("user", Variable::User, Stage::Request, "Name of the user that a filter has verified, such as `basic_auth`."),
     with_argument(
         "request_header",
@@ -167,6 +190,12 @@ pub const VARIABLES: &[VariableSpec] = &[
         "The first query parameter of this name, as sent (percent-encoding kept).",
     ),
     with_argument("cookie", |name| Ok(Variable::Cookie(name.into())), Stage::Request, "The first cookie of this name."),
+    with_argument(
+        "claim",
+        |name| Ok(Variable::Claim(name.into())),
+        Stage::Request,
+        "A claim of the token that a filter such as `jwt` has verified; dots lead into objects (`realm_access.roles`).",
+    ),
     with_argument(
         "proxy_tlv",
         |name| Ok(Variable::ProxyTlv(TlvName::parse(name)?)),
@@ -227,12 +256,22 @@ pub struct Values<'a> {
     cluster: Option<&'a Name>,
     endpoint: Option<&'a Name>,
     user: Option<&'a [u8]>,
+    claims: Option<&'a Claims>,
 }
 
 impl<'a> Values<'a> {
     /// Values before there is a response.
     pub fn of_request(request: &'a RequestHead, facts: &'a Facts<'a>) -> Self {
-        Self { request, facts, response: None, status: 0, cluster: None, endpoint: None, user: facts.user }
+        Self {
+            request,
+            facts,
+            response: None,
+            status: 0,
+            cluster: None,
+            endpoint: None,
+            user: facts.user,
+            claims: None,
+        }
     }
 
     /// Values once there is a response.
@@ -240,14 +279,18 @@ impl<'a> Values<'a> {
         Self { response: Some(response), ..Self::of_view(view, facts, response.status) }
     }
 
-    /// Returns the same with the user that a filter of the same chain has verified.
-    pub(super) fn with_user(self, user: Option<&'a [u8]>) -> Self {
-        Self { user, ..self }
+    /// Returns the same with the user and the claims that a filter of the same chain has verified.
+    pub(super) fn with_notes(self, notes: &'a Notes) -> Self {
+        Self { user: notes.user(), claims: notes.claims(), ..self }
     }
 
     fn of_view(view: &ResponseView<'a>, facts: &'a Facts<'a>, status: u16) -> Self {
         let (cluster, endpoint) = (view.cluster, view.endpoint);
         Self { status, cluster, endpoint, ..Self::of_request(view.request, facts) }
+    }
+
+    fn client_name(&self, part: impl FnOnce(&'a ClientNames) -> Option<&'a str>) -> &'a str {
+        self.facts.tls.and_then(|tls| tls.client_names.as_deref()).and_then(part).unwrap_or_default()
     }
 
     fn tls(&self, part: impl FnOnce(&'a TlsFacts) -> Option<&'a str>) -> &'a str {
@@ -290,6 +333,9 @@ impl Variable {
             Self::TlsCipher => write_text(values.tls(|tls| Some(tls.cipher)), out),
             Self::TlsServerName => write_text(values.tls(|tls| tls.server_name.as_deref()), out),
             Self::TlsClientSubject => write_text(values.tls(|tls| tls.client_subject.as_deref()), out),
+            Self::TlsClientIssuer => write_text(values.client_name(|names| names.issuer.as_deref()), out),
+            Self::TlsClientDns => write_text(values.client_name(|names| names.dns.first().map(String::as_str)), out),
+            Self::TlsClientUri => write_text(values.client_name(|names| names.uris.first().map(String::as_str)), out),
             Self::User => out.extend_from_slice(values.user.unwrap_or_default()),
             Self::RequestHeader(name) => write_joined(&request.fields, name, out),
             Self::QueryParam(name) => {
@@ -300,6 +346,11 @@ impl Variable {
                 let mut fields = request.fields.all_known(Known::Cookie);
                 let value = fields.find_map(|field| query::cookie(field, name.as_bytes()));
                 out.extend_from_slice(value.unwrap_or_default());
+            }
+            Self::Claim(name) => {
+                if let Some(text) = values.claims.and_then(|claims| claims.text(name)) {
+                    write_text(&text, out);
+                }
             }
             Self::ProxyTlv(name) => {
                 out.extend_from_slice(facts.sender.and_then(|sender| sender.tlvs.find(*name)).unwrap_or_default());

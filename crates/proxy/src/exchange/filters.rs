@@ -5,6 +5,7 @@ use plan::RoutePlan;
 use plan::filter::{Flow, ResponseSource, ResponseView, Turn};
 
 use super::state::Exchange;
+use crate::persistence::since_1970;
 use crate::worker::Incoming;
 
 impl Exchange<'_> {
@@ -56,6 +57,7 @@ impl Exchange<'_> {
         let mut turn = Turn {
             facts: &facts,
             now: self.progress.now,
+            wall_clock: &since_1970,
             chance: &mut || self.worker.random.next(),
             notes,
             scratch: &mut self.worker.scratch.borrow_mut(),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::Issue;
+use model::facts::ClientNames;
 use model::snapshot::{Certificate, Pem};
 use rustls::RootCertStore;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -78,12 +79,35 @@ pub(super) struct Subject {
     pub whole: Option<String>,
     /// The most specific common name in it.
     pub common_name: Option<String>,
+    /// Issuer and alternative names.
+    pub names: Option<Box<ClientNames>>,
 }
 
 /// Takes a certificate apart, once.
 pub(super) fn subject(certificate: Option<&CertificateDer<'_>>) -> Subject {
     let Some(certificate) = certificate else { return Subject::default() };
-    Subject { whole: wire::subject::subject(certificate), common_name: wire::subject::common_name(certificate) }
+    Subject {
+        whole: wire::subject::subject(certificate),
+        common_name: wire::subject::common_name(certificate),
+        names: Some(Box::new(client_names(certificate))),
+    }
+}
+
+/// Returns the names of a client that its certificate has beside the subject.
+fn client_names(certificate: &CertificateDer<'_>) -> ClientNames {
+    let mut names = ClientNames { issuer: wire::subject::issuer(certificate), ..ClientNames::default() };
+    let Ok((_, parsed)) = x509_parser::certificate::X509Certificate::from_der(certificate) else { return names };
+    // An extension that cannot be read, or is there twice, names no one.
+    let Ok(Some(alternatives)) = parsed.subject_alternative_name() else { return names };
+    for name in &alternatives.value.general_names {
+        match name {
+            GeneralName::DNSName(name) => names.dns.push((*name).to_owned()),
+            GeneralName::URI(uri) => names.uris.push((*uri).to_owned()),
+            GeneralName::RFC822Name(address) => names.emails.push((*address).to_owned()),
+            _ => {}
+        }
+    }
+    names
 }
 
 /// Chooses by server name: exact, then wildcard of one label (RFC 6125 section 6.4.3), then the first certificate. Among

@@ -266,6 +266,7 @@ pub(crate) fn facts_of(connection: &ServerConnection) -> TlsFacts {
         cipher: connection.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown"),
         client_subject: subject.whole,
         client_common_name: subject.common_name,
+        client_names: subject.names,
         alpn: match connection.alpn_protocol() {
             Some(b"http/1.1") => Some("http/1.1"),
             Some(b"h2") => Some("h2"),
@@ -288,6 +289,7 @@ pub(crate) fn facts_of_quic(
         cipher: noted.cipher.unwrap_or("unknown"),
         client_subject: subject.whole,
         client_common_name: subject.common_name,
+        client_names: subject.names,
         alpn: Some("h3"),
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod quic_switch;
 pub(crate) mod setup;
 pub(crate) mod sys;
 pub(crate) mod tls;
+pub(crate) mod tokens;
 
 pub(crate) use origin::Origin;
 pub(crate) use peer::{Message, Peer};

@@ -1,0 +1,143 @@
+//! What `jwt` does with a request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::RequestHead;
+
+use super::keys::TokenKeys;
+use crate::filter::challenge::Lack;
+use crate::filter::credential::{Carried, Places};
+use crate::filter::notes::Note;
+use crate::filter::passing::{Passing, Verdict};
+use crate::filter::token_cache::{Cache, digest_of};
+use crate::filter::{EventCounter, Flow, Found, Need, RequestStep, Turn};
+use crate::jose::{Algorithms, Refusal, Rules, TOKEN_BYTES_MAX, Token};
+
+/// The first wait for keys; each further one is twice as long.
+const WAIT: Duration = Duration::from_millis(100);
+/// Waits for keys of one request: 1.5 s together.
+const WAITS_MAX: u64 = 4;
+
+/// How tokens are verified.
+pub(super) struct Verification {
+    pub(super) keys: TokenKeys,
+    pub(super) allowed: Algorithms,
+    /// The type of token, if it matters.
+    pub(super) kind: Option<String>,
+    pub(super) rules: Rules,
+    pub(super) passing: Passing,
+    pub(super) cache: Arc<Cache<Verdict>>,
+}
+
+pub(super) struct Counters {
+    pub(super) refused: EventCounter,
+    pub(super) forbidden: EventCounter,
+    pub(super) unavailable: EventCounter,
+}
+
+pub(super) struct JwtStep {
+    pub(super) verification: Arc<Verification>,
+    pub(super) places: Places,
+    pub(super) allows_missing: bool,
+    pub(super) passes_on: bool,
+    /// The note that counts the waits for keys.
+    pub(super) waited: usize,
+    pub(super) counters: Counters,
+}
+
+/// Why there is no verdict.
+enum Failure {
+    Refused(Refusal),
+    /// No keys are known.
+    NoKeys,
+}
+
+impl Verification {
+    /// Verifies a token, or finds it among those that were verified.
+    fn verdict(&self, token: &[u8], now: u64) -> Result<Arc<Verdict>, Failure> {
+        let digest = digest_of(token);
+        if let Some(known) = self.cache.get(&digest, self.keys.version(), now) {
+            return Ok(known);
+        }
+        let (keys, version) = self.keys.keys().ok_or(Failure::NoKeys)?;
+        let parsed = Token::parse(token).map_err(Failure::Refused)?;
+        if self.kind.as_deref().is_some_and(|kind| !parsed.is_of_kind(kind)) {
+            return Err(Failure::Refused(Refusal::Type));
+        }
+        let claims = keys.verify(&parsed, self.allowed).map_err(Failure::Refused)?;
+        let lifetime = self.rules.check(&claims, now).map_err(Failure::Refused)?;
+        let verdict = Arc::new(self.passing.judge(claims));
+        self.cache.put(digest, version, (now, lifetime.ends), (&verdict, verdict.weight()));
+        Ok(verdict)
+    }
+}
+
+impl JwtStep {
+    fn judge(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        let carried = self.places.read(head, turn.scratch, TOKEN_BYTES_MAX);
+        match carried {
+            Carried::None if self.allows_missing => {
+                self.verification.passing.remove_forged(head);
+                return Flow::Continue;
+            }
+            Carried::None => return self.refuse(Lack::NoToken, turn),
+            Carried::Bad => return self.refuse(Lack::BadRequest, turn),
+            Carried::One => {}
+        }
+        match self.verification.verdict(turn.scratch, turn.unix_seconds()) {
+            Ok(verdict) => self.pass(&verdict, head, turn),
+            Err(Failure::NoKeys) => self.wait(turn).unwrap_or_else(|| {
+                self.refuse(Lack::Unavailable("the keys that verify tokens are not available"), turn)
+            }),
+            Err(Failure::Refused(refusal)) => {
+                let waiting = (refusal == Refusal::UnknownKey).then(|| self.wait(turn)).flatten();
+                waiting.unwrap_or_else(|| self.refuse(Lack::BadToken(refusal.as_str()), turn))
+            }
+        }
+    }
+
+    /// Waits for keys, if any are on their way.
+    fn wait(&self, turn: &mut Turn<'_>) -> Option<Flow> {
+        let waits = match turn.notes.get(self.waited) {
+            Note::Number(waits) => waits,
+            Note::None | Note::Flag(_) => 0,
+        };
+        if turn.is_rehearsal || waits >= WAITS_MAX || !self.verification.keys.is_awaited() {
+            return None;
+        }
+        turn.notes.set(self.waited, Note::Number(waits + 1));
+        Some(Flow::Need(Need::Until(turn.now + WAIT * (1 << waits))))
+    }
+
+    fn pass(&self, verdict: &Verdict, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        if !verdict.is_allowed {
+            return self.refuse(Lack::Claims, turn);
+        }
+        verdict.note(turn.notes);
+        if !self.passes_on {
+            self.places.strip(head, turn.scratch);
+        }
+        self.verification.passing.write(verdict, head);
+        Flow::Continue
+    }
+
+    fn refuse(&self, lack: Lack, turn: &Turn<'_>) -> Flow {
+        turn.count(match lack {
+            Lack::Claims => &self.counters.forbidden,
+            Lack::Unavailable(_) => &self.counters.unavailable,
+            Lack::NoToken | Lack::BadRequest | Lack::BadToken(_) => &self.counters.refused,
+        });
+        lack.answer()
+    }
+}
+
+impl RequestStep for JwtStep {
+    fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        self.judge(head, turn)
+    }
+
+    fn resume(&self, head: &mut RequestHead, _: Found<'_>, turn: &mut Turn<'_>) -> Flow {
+        self.judge(head, turn)
+    }
+}

@@ -1,0 +1,99 @@
+//! What a token says once its signature is verified.
+
+use model::base64::decode_url;
+use serde_json::{Map, Value};
+
+use super::json;
+
+/// The claims of a verified token, or what a provider says of a token (RFC 7662 section 2.2).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Claims(Map<String, Value>);
+
+impl Claims {
+    /// Reads the payload of a token. Returns `None` if it is not base64url, not a JSON object, or names a claim twice.
+    pub(super) fn parse(payload: &[u8]) -> Option<Self> {
+        Self::from_json(&decode_url(payload)?)
+    }
+
+    /// Reads a JSON object. Returns `None` if it is none, or names a claim twice.
+    pub fn from_json(bytes: &[u8]) -> Option<Self> {
+        match json::parse(bytes)? {
+            Value::Object(map) => Some(Self(map)),
+            _ => None,
+        }
+    }
+
+    /// Returns a claim: the one of this name, or else the one that the dots in the name lead to, as in `realm_access.roles`.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        if let Some(value) = self.0.get(name) {
+            return Some(value);
+        }
+        let mut parts = name.split('.');
+        let first = self.0.get(parts.next()?)?;
+        parts.try_fold(first, |value, part| value.as_object()?.get(part))
+    }
+
+    /// Returns a claim as text, see [`text`].
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.get(name).and_then(text)
+    }
+
+    /// Returns a moment in seconds since 1970 (NumericDate, RFC 7519 section 2).
+    ///
+    /// # Errors
+    /// The claim is not a number.
+    pub(super) fn moment(&self, name: &str) -> Result<Option<u64>, ()> {
+        match self.0.get(name) {
+            None => Ok(None),
+            // What is below 0 becomes 0, and what is too large the last moment there is.
+            Some(Value::Number(number)) => {
+                Ok(Some(number.as_u64().unwrap_or_else(|| number.as_f64().unwrap_or_default() as u64)))
+            }
+            Some(_) => Err(()),
+        }
+    }
+
+    /// Returns whether a claim is this value, or a list that contains it. A text of the claims `scope` and `scp` is a list of words
+    /// (RFC 8693 section 4.2).
+    pub fn has(&self, name: &str, wanted: &Value) -> bool {
+        match self.get(name) {
+            None => false,
+            Some(Value::Array(list)) => list.contains(wanted),
+            Some(Value::String(words)) if matches!(name, "scope" | "scp") => {
+                wanted.as_str().is_some_and(|wanted| words.split(' ').any(|word| word == wanted))
+            }
+            Some(value) => value == wanted,
+        }
+    }
+
+    /// Returns roughly how many bytes the claims occupy.
+    pub fn weight(&self) -> usize {
+        fn of(value: &Value) -> usize {
+            let inside = match value {
+                Value::String(text) => text.len(),
+                Value::Array(list) => list.iter().map(of).sum(),
+                Value::Object(map) => map.iter().map(|(name, value)| name.len() + 64 + of(value)).sum(),
+                _ => 0,
+            };
+            inside + size_of::<Value>()
+        }
+        self.0.iter().map(|(name, value)| name.len() + 64 + of(value)).sum()
+    }
+}
+
+/// Returns a claim as the text of a header field: a text as it is, a number or a truth value as JSON has it, a list of these joined by
+/// commas. Items of a list that contain a comma themselves are left out, because they would look like two. Other values have no text.
+pub(crate) fn text(value: &Value) -> Option<String> {
+    let plain = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        _ => None,
+    };
+    match value {
+        Value::Array(list) => {
+            let items: Vec<String> = list.iter().filter_map(plain).filter(|item| !item.contains(',')).collect();
+            Some(items.join(","))
+        }
+        other => plain(other),
+    }
+}

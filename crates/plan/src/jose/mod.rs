@@ -1,0 +1,33 @@
+//! Signed tokens (JWT, RFC 7519) and the keys that verify them (JWK, RFC 7517; PEM).
+//!
+//! ```text
+//!  bytes ── Token::parse ──► Token ── KeySet::verify ──► Claims ── Rules::check ──► good until …
+//! ```
+//! What a token says is bytes of a stranger until its signature is verified: all of it is bounded, nothing in it chooses more than one of the
+//! keys that are there, and a key is used only with algorithms of its own type (RFC 8725 section 3.1).
+
+mod algorithm;
+mod claims;
+mod json;
+mod key;
+mod key_set;
+mod refusal;
+mod rules;
+mod source;
+mod token;
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use algorithm::{Algorithm, Algorithms};
+pub use claims::Claims;
+pub use key::Key;
+pub use key_set::{KeySet, Trust};
+pub use refusal::Refusal;
+pub use rules::{Lifetime, Rules};
+pub use source::{KeyPlace, KeySource};
+pub use token::{TOKEN_BYTES_MAX, Token};
+
+pub(crate) use claims::text;
