@@ -191,9 +191,12 @@ impl Known {
             }
             Ok(text) => {
                 let is_same = self.text.as_ref() == Some(&text);
-                let set = |source: &Arc<KeySource>| match is_same && source.version() != 0 {
-                    true => Ok(source.keep()),
-                    false => source.set(&text),
+                let set = |source: &Arc<KeySource>| {
+                    if is_same && source.version() != 0 {
+                        source.keep();
+                        return Ok(());
+                    }
+                    source.set(&text)
                 };
                 let all: Vec<Result<(), String>> = sources.iter().map(set).collect();
                 all.into_iter().collect::<Result<(), String>>().map(|()| self.text = Some(text))
