@@ -33,6 +33,7 @@ mod empty_clusters;
 mod endpoint_names;
 mod error_page;
 mod failover;
+mod fault;
 mod faults;
 mod filter_rewrites;
 mod filter_when;

@@ -37,6 +37,7 @@ mod decompress;
 mod deny;
 mod error_page;
 pub mod events;
+mod fault;
 mod fields;
 mod form_call;
 mod forward_auth;
@@ -60,6 +61,7 @@ mod rewrite_location;
 mod set_request_header;
 mod set_response_header;
 pub mod settings;
+mod share;
 mod signed_url;
 pub mod template;
 mod token_cache;
@@ -120,6 +122,7 @@ pub const FILTERS: &[FilterEntry] = &[
     rate_limit::ENTRY,
     compress::ENTRY,
     decompress::ENTRY,
+    fault::ENTRY,
 ];
 
 /// One filter of the registry.
