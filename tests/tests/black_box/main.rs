@@ -77,6 +77,7 @@ mod proxy_tlvs;
 mod queue;
 mod rate_limit;
 mod reload;
+mod replace_body;
 mod retries;
 mod routing;
 mod shutdown;

@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 28] = [
     "forward_auth",
     "set_request_header",
     "add_request_header",
@@ -43,6 +43,7 @@ const NAMES: [&str; 27] = [
     "compress",
     "decompress",
     "fault",
+    "replace_body",
 ];
 
 fn any_settings() -> Value {

@@ -45,6 +45,7 @@ pub mod guarded;
 mod header_names;
 mod introspection;
 mod jwt;
+mod media_types;
 mod need;
 pub mod notes;
 mod origins;
@@ -54,6 +55,7 @@ mod quality;
 mod rate_limit;
 mod remove_request_header;
 mod remove_response_header;
+mod replace_body;
 mod replacement;
 mod rewrite;
 mod rewrite_cookie;
@@ -122,6 +124,7 @@ pub const FILTERS: &[FilterEntry] = &[
     rate_limit::ENTRY,
     compress::ENTRY,
     decompress::ENTRY,
+    replace_body::ENTRY,
     fault::ENTRY,
 ];
 
