@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 28] = [
+const NAMES: [&str; 29] = [
     "forward_auth",
     "set_request_header",
     "add_request_header",
@@ -44,6 +44,7 @@ const NAMES: [&str; 28] = [
     "decompress",
     "fault",
     "replace_body",
+    "rewrite_header",
 ];
 
 fn any_settings() -> Value {

@@ -59,6 +59,7 @@ mod replace_body;
 mod replacement;
 mod rewrite;
 mod rewrite_cookie;
+mod rewrite_header;
 mod rewrite_location;
 mod set_request_header;
 mod set_response_header;
@@ -105,6 +106,7 @@ pub const FILTERS: &[FilterEntry] = &[
     add_response_header::ENTRY,
     remove_response_header::ENTRY,
     header_names::ENTRY,
+    rewrite_header::ENTRY,
     rewrite::ENTRY,
     rewrite_location::ENTRY,
     rewrite_cookie::ENTRY,
