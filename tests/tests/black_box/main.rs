@@ -68,6 +68,7 @@ mod log_formats;
 mod logs;
 mod matrix;
 mod messages;
+mod mirror;
 mod packaging;
 mod persistence;
 mod picks;

@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 29] = [
+const NAMES: [&str; 30] = [
     "forward_auth",
     "set_request_header",
     "add_request_header",
@@ -43,6 +43,7 @@ const NAMES: [&str; 29] = [
     "compress",
     "decompress",
     "fault",
+    "mirror",
     "replace_body",
     "rewrite_header",
 ];

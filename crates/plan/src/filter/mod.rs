@@ -46,6 +46,7 @@ mod header_names;
 mod introspection;
 mod jwt;
 mod media_types;
+mod mirror;
 mod need;
 pub mod notes;
 mod origins;
@@ -91,6 +92,7 @@ pub use chain::Chain;
 pub use compiling::Compiling;
 pub use events::{Counted, EventCounter};
 pub use guarded::{Guarded, GuardedResponse};
+pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
 pub use need::{Call, CalledCluster, Found, Job, Need, Reply, TooLong, Work};
 pub use notes::{Note, Notes};
 pub use settings::Settings;
@@ -128,6 +130,7 @@ pub const FILTERS: &[FilterEntry] = &[
     decompress::ENTRY,
     replace_body::ENTRY,
     fault::ENTRY,
+    mirror::ENTRY,
 ];
 
 /// One filter of the registry.
