@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 30] = [
+const NAMES: [&str; 34] = [
     "forward_auth",
     "set_request_header",
     "add_request_header",
@@ -46,6 +46,10 @@ const NAMES: [&str; 30] = [
     "mirror",
     "replace_body",
     "rewrite_header",
+    "buffer",
+    "maintenance",
+    "response_limit",
+    "server_timing",
 ];
 
 fn any_settings() -> Value {

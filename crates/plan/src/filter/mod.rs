@@ -23,6 +23,7 @@ mod api_key;
 mod basic_auth;
 pub mod body;
 mod body_limit;
+mod buffer;
 mod chain;
 mod challenge;
 mod client_certificate;
@@ -45,6 +46,7 @@ pub mod guarded;
 mod header_names;
 mod introspection;
 mod jwt;
+mod maintenance;
 mod media_types;
 mod mirror;
 mod need;
@@ -58,6 +60,7 @@ mod remove_request_header;
 mod remove_response_header;
 mod replace_body;
 mod replacement;
+mod response_limit;
 mod rewrite;
 mod rewrite_cookie;
 mod rewrite_header;
@@ -68,6 +71,7 @@ pub mod settings;
 mod share;
 mod signed_url;
 pub mod template;
+mod timings;
 mod token_cache;
 pub mod turn;
 pub mod variables;
@@ -80,6 +84,7 @@ mod testing;
 mod tests;
 
 use std::fmt;
+use std::time::Duration;
 
 use model::filter::{FilterSpec, FilterUse};
 use model::{Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
@@ -131,6 +136,10 @@ pub const FILTERS: &[FilterEntry] = &[
     replace_body::ENTRY,
     fault::ENTRY,
     mirror::ENTRY,
+    buffer::ENTRY,
+    maintenance::ENTRY,
+    response_limit::ENTRY,
+    timings::ENTRY,
 ];
 
 /// One filter of the registry.
@@ -290,6 +299,19 @@ impl Flow {
     }
 }
 
+/// How long the phases of an exchange took until its response is forwarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Elapsed {
+    /// Waiting for an endpoint.
+    pub queue: Duration,
+    /// Connecting to endpoints.
+    pub connect: Duration,
+    /// From the sent request to the first byte of the response; zero if the endpoint has answered before.
+    pub first_byte: Duration,
+    /// Since the first byte of the request.
+    pub total: Duration,
+}
+
 /// What a response step may look at beside the response.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseView<'a> {
@@ -301,6 +323,8 @@ pub struct ResponseView<'a> {
     pub endpoint: Option<&'a Name>,
     /// Where the response is from.
     pub source: ResponseSource,
+    /// How long it took.
+    pub elapsed: Elapsed,
 }
 
 /// Where a response is from.
