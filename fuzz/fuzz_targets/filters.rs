@@ -87,7 +87,7 @@ fuzz_target!(|input: &[u8]| {
         Flow::Respond(local) => assert_eq!((local.status, notes.user()), (401, None)),
         other => panic!("{other:?}"),
     }
-    let view = ResponseView { request: &head, cluster: None, endpoint: None, source: ResponseSource::Local(None) };
+    let view = ResponseView { request: &head, cluster: None, endpoint: None, source: ResponseSource::Local(None), elapsed: <_>::default() };
     let mut turn =
         Turn { facts: &facts, now, wall_clock: &Duration::default, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
     let mut response = ResponseHead::default();

@@ -155,6 +155,7 @@ mod tests {
             "signed_url",
             "mirror",
             "fault",
+            "replace_body",
             "tracing",
             "acme",
         ];

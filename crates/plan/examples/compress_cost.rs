@@ -83,7 +83,13 @@ fn code(chain: &Chain, body: &[u8]) -> usize {
         scratch: &mut Vec::new(),
         is_rehearsal: false,
     };
-    let view = ResponseView { request: &request, cluster: None, endpoint: None, source: ResponseSource::Endpoint };
+    let view = ResponseView {
+        request: &request,
+        cluster: None,
+        endpoint: None,
+        source: ResponseSource::Endpoint,
+        elapsed: <_>::default(),
+    };
     let extent = Extent::Known(body.len() as u64);
     let (mut stages, _) = chain.begin_response_body(&mut response, &view, extent, &mut turn);
     let Some(Stage::Coder(coder)) = stages.first_mut() else { panic!("the body is not coded") };

@@ -87,7 +87,13 @@ fn measure(title: &str, filters: Value) {
         };
         let flow = chain.on_request(black_box(&mut request), &mut turn);
         assert!(matches!(flow, Flow::Continue));
-        let view = ResponseView { request: &request, cluster: None, endpoint: None, source: ResponseSource::Endpoint };
+        let view = ResponseView {
+            request: &request,
+            cluster: None,
+            endpoint: None,
+            source: ResponseSource::Endpoint,
+            elapsed: <_>::default(),
+        };
         chain.on_response(black_box(&mut response), &view, &mut turn);
     }
     println!("{title:40} {:6.0} ns", begin.elapsed().as_nanos() as f64 / f64::from(ROUNDS));

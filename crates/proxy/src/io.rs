@@ -11,6 +11,7 @@ use std::task::{Context as TaskContext, Poll, Waker, ready};
 use tokio::task::coop::unconstrained;
 
 use crate::byte_stream::ByteStream;
+use crate::feed::Feed;
 use crate::message::MessageStream;
 
 /// See the module.
@@ -22,7 +23,7 @@ pub(crate) enum Io {
     Memory(Box<MemoryIo>),
 }
 
-/// A client that is no connection: all that is sent to it stays here, and it sends nothing.
+/// A client that is no connection: all that is sent to it stays here, and it sends nothing but what it is fed.
 #[derive(Default)]
 pub(crate) struct MemoryIo {
     /// What was sent to it.
@@ -31,10 +32,17 @@ pub(crate) struct MemoryIo {
     pub bytes_max: usize,
     /// It has gone, as a connection that is reset.
     pub is_gone: Rc<Cell<bool>>,
+    /// What it sends.
+    pub feed: Option<Rc<Feed>>,
+    /// What is sent to it is dropped.
+    pub is_sink: bool,
 }
 
 impl MemoryIo {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_sink {
+            return Ok(bytes.len());
+        }
         if self.bytes.len() + bytes.len() > self.bytes_max {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -90,7 +98,7 @@ impl Io {
         match self {
             Self::Connection(connection) => connection.poll_read_ready(cx),
             Self::Stream(stream) => stream.poll_read_ready(cx),
-            Self::Memory(_) => Poll::Pending,
+            Self::Memory(memory) => memory.feed.as_ref().map_or(Poll::Pending, |feed| feed.poll_read_ready(cx)),
         }
     }
 
@@ -99,7 +107,7 @@ impl Io {
         match self {
             Self::Connection(connection) => connection.poll_read(cx, room),
             Self::Stream(stream) => stream.poll_read(cx, room),
-            Self::Memory(_) => Poll::Pending,
+            Self::Memory(memory) => memory.feed.as_ref().map_or(Poll::Pending, |feed| feed.poll_read(cx, room)),
         }
     }
 

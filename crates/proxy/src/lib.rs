@@ -17,6 +17,7 @@ mod connection;
 mod datagram;
 mod downstream;
 mod exchange;
+mod feed;
 mod finish;
 mod grpc;
 pub mod handover;

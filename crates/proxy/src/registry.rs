@@ -79,6 +79,12 @@ impl Registration {
         self.cut.get()
     }
 
+    /// Drops everything now.
+    pub(crate) fn cut(&self) {
+        self.cut.set(true);
+        self.wake();
+    }
+
     /// Returns a registration without a connection, for tests.
     #[cfg(test)]
     pub(crate) fn loose() -> Rc<Self> {
@@ -219,8 +225,7 @@ impl Registry {
             let is_it = registration.client.is_some_and(|client| client.number == number);
             if is_it || registration.carrier == Some(number) {
                 is_there |= is_it;
-                registration.cut.set(true);
-                registration.wake();
+                registration.cut();
             }
         }
         is_there
@@ -229,8 +234,7 @@ impl Registry {
     /// Ends every connection at once.
     pub(crate) fn cut_all(&self) {
         for registration in self.entries.borrow().iter().flatten() {
-            registration.cut.set(true);
-            registration.wake();
+            registration.cut();
         }
     }
 }

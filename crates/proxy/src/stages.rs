@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::limits::REPLAY_BYTES_MAX;
 use plan::RoutePlan;
-use plan::filter::{BadBody, Coded, Coder, Extent, ResponseSource, Stage, Turning};
+use plan::filter::{BadBody, Coded, Coder, Extent, MakeStage, ResponseSource, Stage, Turning};
 use wire::grpc::call::WebForm;
 use wire::http1::Framing;
 
@@ -47,11 +47,14 @@ fn framing_of(extent: Extent) -> Framing {
 }
 
 impl Exchange<'_> {
-    /// Begins with the filters of the request's body, once for all attempts.
+    /// Begins with the filters of the request's body, and with the copies of the request, once for all attempts.
     #[inline]
     pub(crate) fn begin_request_body(&mut self, route: &RoutePlan) {
         if route.chain.has_request_bodies() {
             self.begin_request_steps(route);
+        }
+        if !self.incoming.notes.mirrors.is_empty() {
+            self.begin_mirrors(route);
         }
     }
 
@@ -65,6 +68,14 @@ impl Exchange<'_> {
         if !make.is_empty() {
             self.incoming.body_steps = BodySteps { make, extent: Some(behind) };
         }
+    }
+
+    /// Has every attempt make this tap, which sees the body as the endpoint gets it.
+    pub(crate) fn tap_request_body(&mut self, make: MakeStage) {
+        let framing = self.request.framing;
+        let steps = &mut self.incoming.body_steps;
+        steps.make.push(make);
+        steps.extent.get_or_insert(extent_of(framing));
     }
 
     /// How the endpoint learns of the end of the body: of what is decoded the length is not known ahead.

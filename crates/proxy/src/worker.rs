@@ -75,6 +75,13 @@ pub(crate) struct Trial {
 /// The last plan that had a listener, kept as long as that has connections.
 type LastPlan = (Weak<ListenerHandle>, Rc<WorkerPlan>);
 
+/// The field `date` of responses, made once a second.
+struct DateField {
+    /// The second, and the text for it.
+    text: RefCell<(u64, String)>,
+    name: FieldName,
+}
+
 /// See the module.
 pub(crate) struct Worker {
     pub index: usize,
@@ -94,8 +101,9 @@ pub(crate) struct Worker {
     pub sections: RefCell<Memory>,
     requests: Boxes<Incoming>,
     responses: Boxes<ResponseHead>,
-    date: RefCell<(u64, String)>,
-    pub date_name: FieldName,
+    date: DateField,
+    /// For tasks that outlive what begins them.
+    pub me: Weak<Self>,
     /// Where connections to endpoints over UDP begin.
     pub outgoing: Rc<Outgoing>,
     /// Of all workers, for the end of a drain.
@@ -104,7 +112,8 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(index: usize, telemetry: Arc<Telemetry>, open_connections: Arc<AtomicUsize>) -> Rc<Self> {
-        Rc::new(Self {
+        Rc::new_cyclic(|me| Self {
+            me: me.clone(),
             index,
             buffers: Rc::default(),
             plan: RefCell::new(Rc::new(WorkerPlan::empty(telemetry))),
@@ -118,8 +127,10 @@ impl Worker {
             last_plans: RefCell::default(),
             requests: Boxes::default(),
             responses: Boxes::default(),
-            date: RefCell::new((0, String::new())),
-            date_name: FieldName::new("date").unwrap_or_else(|_| unreachable!("a constant token")),
+            date: DateField {
+                text: RefCell::new((0, String::new())),
+                name: FieldName::new("date").unwrap_or_else(|_| unreachable!("a constant token")),
+            },
             outgoing: Rc::default(),
             open_connections,
         })
@@ -150,6 +161,17 @@ impl Worker {
         handle.is_gone.set(true);
         // The weak reference holds the address, so that no other listener can have it meanwhile.
         self.last_plans.borrow_mut().insert(Rc::as_ptr(handle), (Rc::downgrade(handle), plan));
+    }
+
+    /// A plan for a task that outlives its exchange; `None`: it is neither active, nor tried, nor the last of a listener.
+    pub(crate) fn own_plan(&self, plan: &WorkerPlan) -> Option<Rc<WorkerPlan>> {
+        let is_it = |known: &Rc<WorkerPlan>| std::ptr::eq(&**known, plan);
+        let present = self.plan();
+        if is_it(&present) {
+            return Some(present);
+        }
+        let tried = self.trial.borrow().as_ref().map(|trial| trial.plan.clone()).filter(is_it);
+        tried.or_else(|| self.last_plans.borrow().values().map(|(_, plan)| plan).find(|known| is_it(known)).cloned())
     }
 
     /// Forgets the plans that were kept for listeners whose last connection has ended.
@@ -228,10 +250,15 @@ impl Worker {
         }
     }
 
+    /// The name of the field `date`.
+    pub(crate) fn date_name(&self) -> &FieldName {
+        &self.date.name
+    }
+
     /// Calls `use_date` with the time as a `date` field has it (RFC 9110 section 5.6.7), made once a second.
     pub(crate) fn with_date<T>(&self, use_date: impl FnOnce(&str) -> T) -> T {
         let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let mut date = self.date.borrow_mut();
+        let mut date = self.date.text.borrow_mut();
         if date.0 != second {
             *date = (second, imf_fixdate(second));
         }

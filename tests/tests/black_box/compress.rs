@@ -258,7 +258,7 @@ fn a_body_that_is_cut_short_does_not_look_whole() {
 }
 
 /// Bytes of a long body: 10 GiB where somebody asks for it.
-fn long() -> u64 {
+pub(super) fn long() -> u64 {
     if std::env::var_os("EQUIPOISE_LONG").is_some() { 10 << 30 } else { 64 << 20 }
 }
 

@@ -27,8 +27,8 @@ const ASKING: &str = "`ext_authz` over gRPC is not supported yet; over HTTP ther
 const FORWARD_AUTH: &str = "write the filter `forward_auth: { cluster: NAME, path: /verify }` in `filters` of a route";
 const JWT: &str = "write the filter `jwt: { keys_file: jwks.json, issuer: …, audience: … }` in `filters` of a route";
 const SIGNED_URL: &str = "write the filter `signed_url: { secret_file: secrets.txt }` in `filters` of a route";
-const MIRRORING: &str = "mirroring is not supported yet";
-const FAULTS: &str = "fault injection is not supported yet";
+const MIRRORING: &str = "write the filter `mirror: { cluster: NAME }` in `filters` of a route";
+const FAULTS: &str = "write the filter `fault: { delay: { time: 200ms, share: 10% } }` in `filters` of a route";
 const SCRIPTS: &str = "scripts are not supported yet";
 const ACME: &str = "certificates by ACME are not supported yet";
 const TRACING: &str = "tracing is not supported yet";
@@ -174,6 +174,12 @@ pub(super) const WORDS: &[Word] = &[
     ("auth_jwt", Nginx, &["jwt"], JWT),
     ("secure_link", Nginx, &["signed_url"], SIGNED_URL),
     ("mirror", Nginx, &["mirror"], MIRRORING),
+    (
+        "sub_filter",
+        Nginx,
+        &["replace_body"],
+        "write the filter `replace_body: { replace: [{ text: …, with: … }] }` in `filters` of a route",
+    ),
     // HAProxy
     ("frontend", HaProxy, &["listeners"], LISTENER),
     ("frontends", HaProxy, &["listeners"], LISTENER),

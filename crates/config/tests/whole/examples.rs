@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 34] = [
     "forward_auth",
     "set_request_header",
     "add_request_header",
@@ -42,6 +42,14 @@ const NAMES: [&str; 26] = [
     "rate_limit",
     "compress",
     "decompress",
+    "fault",
+    "mirror",
+    "replace_body",
+    "rewrite_header",
+    "buffer",
+    "maintenance",
+    "response_limit",
+    "server_timing",
 ];
 
 fn any_settings() -> Value {

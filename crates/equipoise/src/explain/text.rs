@@ -71,6 +71,9 @@ fn filters(out: &mut String, filters: &[FilterExplanation]) {
                 let cluster = filter.calls.as_deref().unwrap_or_default();
                 format!("asks the cluster `{cluster}`; the rest applies if it allows the request")
             }
+            _ if filter.mirrors.is_some() => {
+                format!("sends a copy to the cluster `{}`", filter.mirrors.as_deref().unwrap_or_default())
+            }
             _ if filter.closes => "closes the connection or stream without an answer".to_owned(),
             (None, true, true) => "changes the response".to_owned(),
             (None, true, false) => "does not change this request".to_owned(),
@@ -130,6 +133,7 @@ mod tests {
             answers: None,
             closes: true,
             calls: None,
+            mirrors: None,
         };
         let mut out = String::new();
         filters(&mut out, &[deny]);

@@ -26,6 +26,9 @@ pub struct FilterExplanation {
     /// It calls this cluster, and the request goes on if the response allows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<String>,
+    /// It sends a copy of the request to this cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mirrors: Option<String>,
 }
 
 /// Applies filters to the head until one answers.
@@ -42,7 +45,8 @@ pub(super) fn apply(
             .map_err(|issue| format!("the filter `{}`: {}", used.name, issue.message))?;
         let before = lines(head);
         let (flow, called) = steps.request.map_or((Flow::Continue, None), |step| follow(&*step, head, turn));
-        let calls = called.and_then(|called| chain.called().get(called.place()));
+        let name = |called: CalledCluster| Some(chain.called().get(called.place())?.cluster.to_string());
+        let mirrors = turn.notes.mirrors.pop().and_then(|mirror| name(mirror.cluster));
         let closes = flow == Flow::Close;
         let answers = match flow {
             Flow::Respond(local) => Some(local.status),
@@ -54,7 +58,8 @@ pub(super) fn apply(
             changes_response: steps.response.is_some() || steps.response_body.is_some(),
             answers,
             closes,
-            calls: calls.map(|called| called.cluster.to_string()),
+            calls: called.and_then(name),
+            mirrors,
         });
         if answers.is_some() || closes {
             break;

@@ -45,7 +45,7 @@ impl Names {
 
     /// Whether status and fields of a response let its body be coded, for clients that accept it.
     pub(super) fn may_code(&self, head: &ResponseHead, request: &RequestHead) -> bool {
-        self.may_change(head, request) && head.fields.all(&self.content_encoding).all(is_identity)
+        self.may_change(head, request) && self.is_plain(&head.fields)
     }
 
     /// Whether status and fields of a response let its body be coded or decoded.
@@ -131,6 +131,26 @@ impl Names {
             fields.set(&self.content_encoding, token.as_bytes());
         }
         self.weaken(fields, scratch);
+    }
+
+    /// The fields of a message whose body is changed in place. `keeps_length`: it is as long as before.
+    pub(super) fn rewritten(&self, fields: &mut Fields, keeps_length: bool, scratch: &mut Vec<u8>) {
+        if !keeps_length {
+            fields.remove_known(Known::ContentLength);
+        }
+        // Ranges would be ones of what the sender has.
+        fields.remove(&self.accept_ranges);
+        self.weaken(fields, scratch);
+    }
+
+    /// Whether a body is in no content coding.
+    pub(super) fn is_plain(&self, fields: &Fields) -> bool {
+        fields.all(&self.content_encoding).all(is_identity)
+    }
+
+    /// The media type of a message, if it says one.
+    pub(super) fn content_type<'a>(&self, fields: &'a Fields) -> Option<&'a [u8]> {
+        fields.get(&self.content_type)
     }
 
     /// The coded bytes are not the same each time, so the tag that names them is weak (RFC 9110 section 8.8.1).

@@ -5,18 +5,17 @@ mod coders;
 mod engine;
 #[cfg(test)]
 mod tests;
-mod types;
 
 use model::{Issue, RequestHead, ResponseHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::coding::{self, Names};
+use super::media_types::Types;
 use super::settings::{Settings, SizeText};
 use super::{Compiling, Extent, FilterEntry, Rank, ResponseBodyStep, ResponseView, Stage, Steps, Turn};
 use coders::{BodyCoder, Kind};
 use engine::Algorithm;
-use types::Types;
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Compress>("compress", DOC);
 
@@ -57,6 +56,27 @@ filters:
 ```
 "#;
 
+/// Text in its many forms, and fonts and programs without a compression of their own.
+const TYPES: [&str; 18] = [
+    "text/html",
+    "text/css",
+    "text/plain",
+    "text/xml",
+    "text/javascript",
+    "text/markdown",
+    "text/csv",
+    "application/javascript",
+    "application/json",
+    "application/xml",
+    "application/*+json",
+    "application/*+xml",
+    "application/wasm",
+    "application/manifest+json",
+    "application/vnd.ms-fontobject",
+    "image/svg+xml",
+    "font/ttf",
+    "font/otf",
+];
 const SIZE_MIN: u64 = 1_024;
 
 /// What is compressed, and how.
@@ -107,7 +127,7 @@ impl Settings for Compress {
         let levels = self.levels.compile(&algorithms).map_err(|issue| issue.below("levels"))?;
         let types = match &self.types {
             Some(list) => Types::compile(list.iter().map(String::as_str)),
-            None => Types::compile(types::DEFAULT.into_iter()),
+            None => Types::compile(TYPES.into_iter()),
         };
         let types = types.map_err(|issue| issue.below("types"))?;
         let size_min = self.size_min.map_or(SIZE_MIN, |size| size.0);

@@ -23,6 +23,7 @@ mod api_key;
 mod basic_auth;
 pub mod body;
 mod body_limit;
+mod buffer;
 mod chain;
 mod challenge;
 mod client_certificate;
@@ -37,6 +38,7 @@ mod decompress;
 mod deny;
 mod error_page;
 pub mod events;
+mod fault;
 mod fields;
 mod form_call;
 mod forward_auth;
@@ -44,6 +46,9 @@ pub mod guarded;
 mod header_names;
 mod introspection;
 mod jwt;
+mod maintenance;
+mod media_types;
+mod mirror;
 mod need;
 pub mod notes;
 mod origins;
@@ -53,15 +58,20 @@ mod quality;
 mod rate_limit;
 mod remove_request_header;
 mod remove_response_header;
+mod replace_body;
 mod replacement;
+mod response_limit;
 mod rewrite;
 mod rewrite_cookie;
+mod rewrite_header;
 mod rewrite_location;
 mod set_request_header;
 mod set_response_header;
 pub mod settings;
+mod share;
 mod signed_url;
 pub mod template;
+mod timings;
 mod token_cache;
 pub mod turn;
 pub mod variables;
@@ -74,6 +84,7 @@ mod testing;
 mod tests;
 
 use std::fmt;
+use std::time::Duration;
 
 use model::filter::{FilterSpec, FilterUse};
 use model::{Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
@@ -86,6 +97,7 @@ pub use chain::Chain;
 pub use compiling::Compiling;
 pub use events::{Counted, EventCounter};
 pub use guarded::{Guarded, GuardedResponse};
+pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
 pub use need::{Call, CalledCluster, Found, Job, Need, Reply, TooLong, Work};
 pub use notes::{Note, Notes};
 pub use settings::Settings;
@@ -101,6 +113,7 @@ pub const FILTERS: &[FilterEntry] = &[
     add_response_header::ENTRY,
     remove_response_header::ENTRY,
     header_names::ENTRY,
+    rewrite_header::ENTRY,
     rewrite::ENTRY,
     rewrite_location::ENTRY,
     rewrite_cookie::ENTRY,
@@ -120,6 +133,13 @@ pub const FILTERS: &[FilterEntry] = &[
     rate_limit::ENTRY,
     compress::ENTRY,
     decompress::ENTRY,
+    replace_body::ENTRY,
+    fault::ENTRY,
+    mirror::ENTRY,
+    buffer::ENTRY,
+    maintenance::ENTRY,
+    response_limit::ENTRY,
+    timings::ENTRY,
 ];
 
 /// One filter of the registry.
@@ -279,6 +299,19 @@ impl Flow {
     }
 }
 
+/// How long the phases of an exchange took until its response is forwarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Elapsed {
+    /// Waiting for an endpoint.
+    pub queue: Duration,
+    /// Connecting to endpoints.
+    pub connect: Duration,
+    /// From the sent request to the first byte of the response; zero if the endpoint has answered before.
+    pub first_byte: Duration,
+    /// Since the first byte of the request.
+    pub total: Duration,
+}
+
 /// What a response step may look at beside the response.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseView<'a> {
@@ -290,6 +323,8 @@ pub struct ResponseView<'a> {
     pub endpoint: Option<&'a Name>,
     /// Where the response is from.
     pub source: ResponseSource,
+    /// How long it took.
+    pub elapsed: Elapsed,
 }
 
 /// Where a response is from.

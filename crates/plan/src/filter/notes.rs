@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::mirror::Mirror;
 use crate::jose::Claims;
 
 /// What one filter has noted, under the number that [`super::Compiling::note`] gave it.
@@ -21,6 +22,8 @@ pub enum Note {
 pub struct Notes {
     /// Bytes of the request's body that are carried, where a filter bounds them.
     pub body_max: Option<u64>,
+    /// Copies that are sent with the request, once it is sent.
+    pub mirrors: Vec<Arc<Mirror>>,
     user: Vec<u8>,
     has_user: bool,
     claims: Option<Arc<Claims>>,
@@ -32,6 +35,7 @@ impl Notes {
     #[inline]
     pub fn clear(&mut self) {
         self.body_max = None;
+        self.mirrors.clear();
         self.has_user = false;
         self.claims = None;
         self.numbered.clear();

@@ -53,6 +53,48 @@ impl<T> Replacement<T> {
         Ok(Self(parts.into()))
     }
 
+    /// Text without groups.
+    pub(super) fn of_text(text: T) -> Self {
+        Self([Part::Text(text)].into())
+    }
+
+    /// Returns how many groups it quotes.
+    pub(super) fn groups(&self) -> usize {
+        self.0.iter().filter(|part| matches!(part, Part::Group(_))).count()
+    }
+
+    /// Returns its texts.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text),
+            Part::Group(_) => None,
+        })
+    }
+
+    /// Makes the same of other texts.
+    pub(super) fn map<U>(&self, mut of: impl FnMut(&T) -> U) -> Replacement<U> {
+        let part = |part: &Part<T>| match part {
+            Part::Text(text) => Part::Text(of(text)),
+            Part::Group(number) => Part::Group(*number),
+        };
+        Replacement(self.0.iter().map(part).collect())
+    }
+
+    /// Appends what stands in place of one match.
+    pub(super) fn write<'a>(
+        &self,
+        out: &mut Vec<u8>,
+        text_of: impl Fn(&T, &mut Vec<u8>),
+        group: impl Fn(usize) -> &'a [u8],
+    ) {
+        for part in &self.0 {
+            match part {
+                Part::Text(text) => text_of(text, out),
+                Part::Group(number) => out.extend_from_slice(group(*number)),
+            }
+        }
+    }
+
     /// Returns whether it is nothing at all.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -72,14 +114,7 @@ impl<T> Replacement<T> {
             let Some(whole) = captures.get(0) else { continue };
             out.extend_from_slice(&old[end..whole.start()]);
             end = whole.end();
-            for part in &self.0 {
-                match part {
-                    Part::Text(text) => write(text, out),
-                    Part::Group(number) => {
-                        out.extend_from_slice(captures.get(*number).map_or(b"", |group| group.as_bytes()))
-                    }
-                }
-            }
+            self.write(out, &write, |number| captures.get(number).map_or(b"", |group| group.as_bytes()));
             if out.len() > bound {
                 return;
             }

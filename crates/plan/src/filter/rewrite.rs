@@ -8,6 +8,7 @@ use regex::bytes::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use self::host::{HostRewrite, HostStep};
 use self::query::{QueryRewrite, QueryStep};
 use super::replacement::Replacement;
 use super::settings::{Settings, one_of};
@@ -15,6 +16,7 @@ use super::template::Template;
 use super::variables::Stage;
 use super::{Compiling, FilterEntry, Flow, RequestStep, Steps, Turn};
 
+mod host;
 mod query;
 #[cfg(test)]
 mod tests;
@@ -32,13 +34,15 @@ method. `path` keeps the query, and takes exactly one of:
 - `regex`: every match of `pattern` is replaced; `$1`, `${1}` and, for a named group, `$${name}` quote its groups, `$$` is a dollar sign. The
   expression sees the [normalized](../guides/route-requests.md) path, percent-encoding kept, and matches anywhere unless it holds `^` or `$`.
 
-`host` may hold variables. If the result is not a valid host, or is a path with a new dot segment
+`host` is the new host, which may hold variables, or `{ regex: … }`, which replaces every match in the host as it stands, with its port if there
+is one; case does not count, and the replacement may hold variables. If the result is not a valid host, or is a path with a new dot segment
 (`..`, `%2e`, `..%2F`), the request is answered 400; if the new path is longer than 16 KiB, 414. Characters that cannot stand in a path are percent-encoded.
 
 `query` takes any of these, applied in this order:
 
 - `regex`: replaces every match of `pattern` in the whole query, as in a path. A request without a query is left alone.
-- `remove`: removes parameters. `*` at the beginning or the end of a name matches any text.
+- `keep`: removes all parameters but these. `*` at the beginning or the end of a name matches any text.
+- `remove`: removes parameters, named in the same way.
 - `rename`: renames parameters and keeps their values.
 - `set`: sets parameters. The first one of the name is replaced in its place, the others are removed; a missing one is appended.
 - `add`: appends parameters, whether or not the name is there already.
@@ -66,8 +70,8 @@ filters:
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Rewrite {
-    /// New host, with or without port. May hold variables.
-    host: Option<String>,
+    /// New host, with or without port. May hold variables. Or `{ regex: … }`.
+    host: Option<HostRewrite>,
     /// New path.
     path: Option<PathRewrite>,
     /// Changes of the query.
@@ -113,7 +117,7 @@ struct RegexRewrite {
 impl Settings for Rewrite {
     fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
         let path = self.path.map(compile_path).transpose().map_err(|issue| issue.below("path"))?;
-        let host = self.host.map(|text| compile_host(&text)).transpose().map_err(|issue| issue.below("host"))?;
+        let host = self.host.map(HostRewrite::compile).transpose().map_err(|issue| issue.below("host"))?;
         let query = self.query.map(QueryRewrite::compile).transpose().map_err(|issue| issue.below("query"))?;
         let method = self.method.map(compile_method).transpose().map_err(|issue| issue.below("method"))?;
         if path.is_none() && host.is_none() && query.is_none() && method.is_none() {
@@ -189,19 +193,10 @@ fn plain_path(text: &str) -> Result<(), Issue> {
     Err(Issue::at("", "a path holds only visible ASCII characters").suggest("percent-encode the others, such as %20"))
 }
 
-fn compile_host(text: &str) -> Result<Template, Issue> {
-    let template = Template::compile(text, Stage::Request)?;
-    match template.as_literal() {
-        Some(host) if !is_host(host.as_bytes()) => Err(Issue::at("", format!("`{host}` is not a host"))
-            .suggest("write a name or address, such as `a.example:8080`")),
-        _ => Ok(template),
-    }
-}
-
 #[derive(Debug)]
 struct RewriteStep {
     path: Option<PathStep>,
-    host: Option<Template>,
+    host: Option<HostStep>,
     host_field: FieldName,
     query: Option<Box<QueryStep>>,
     method: Option<Box<str>>,
@@ -240,11 +235,12 @@ impl RequestStep for RewriteStep {
         if let Some(host) = &self.host {
             let (values, scratch) = turn.values(head);
             scratch.clear();
-            host.write(&values, scratch);
-            if !is_host(scratch) {
-                return Flow::refuse(400, "the request does not lead to a valid host");
+            if host.write(head, &values, scratch) {
+                if !host::is_host(scratch) {
+                    return Flow::refuse(400, "the request does not lead to a valid host");
+                }
+                head.set_authority(&self.host_field, scratch);
             }
-            head.set_authority(&self.host_field, scratch);
         }
         if let Some(query) = &self.query
             && head.path().starts_with(b"/")
@@ -312,27 +308,4 @@ pub(super) fn push_rest(rest: &[u8], is_root: bool, out: &mut Vec<u8>) {
         out.push(b'/');
     }
     out.extend_from_slice(&rest[slashes..]);
-}
-
-/// Returns whether this is a name, an IPv4 address or a bracketed IPv6 address, with or without port (RFC 9110 section 7.2).
-fn is_host(text: &[u8]) -> bool {
-    let host = model::head::host_without_port(text);
-    let port_is_good = match &text[host.len()..] {
-        [] => true,
-        [b':', digits @ ..] => {
-            digits.iter().all(u8::is_ascii_digit)
-                && str::from_utf8(digits).is_ok_and(|text| text.parse::<u16>().is_ok())
-        }
-        _ => false,
-    };
-    let host_is_good = match host {
-        [b'[', inner @ .., b']'] => {
-            str::from_utf8(inner).is_ok_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok())
-        }
-        name => {
-            (1..=253).contains(&name.len())
-                && name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
-        }
-    };
-    port_is_good && host_is_good
 }

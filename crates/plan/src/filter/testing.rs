@@ -63,6 +63,7 @@ impl World {
             cluster: Some(&self.cluster),
             endpoint: Some(&self.endpoint),
             source: ResponseSource::Endpoint,
+            elapsed: <_>::default(),
         }
     }
 }

@@ -196,7 +196,13 @@ fn a_local_answer_has_neither_cluster_nor_endpoint() {
     let filters =
         chain(json!([{ "set_response_header": { "x-from": "{cluster}{endpoint}", "x-status": "{status}" } }]));
     let (world, request) = (World::new(), request("GET", "/", &[]));
-    let view = ResponseView { request: &request, cluster: None, endpoint: None, source: ResponseSource::Local(None) };
+    let view = ResponseView {
+        request: &request,
+        cluster: None,
+        endpoint: None,
+        source: ResponseSource::Local(None),
+        elapsed: <_>::default(),
+    };
     let mut head = response(503, &[("x-from", "forged")]);
     filters.on_response(&mut head, &view, &mut Beside::new().turn(&world.facts()));
     assert_eq!(listed(&head.fields), "x-status: 503");

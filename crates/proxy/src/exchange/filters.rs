@@ -41,8 +41,9 @@ impl Exchange<'_> {
     ) -> Option<R> {
         let cluster = self.progress.cluster.map(|cluster| &cluster.plan.cluster.name);
         let endpoint = self.progress.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name);
+        let elapsed = self.progress.elapsed();
         self.in_turn(|request, response, turn| {
-            Some(run(response?, &ResponseView { request, cluster, endpoint, source }, turn))
+            Some(run(response?, &ResponseView { request, cluster, endpoint, source, elapsed }, turn))
         })
     }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use model::PickReason;
 use model::persistence::SessionPick;
+use plan::filter::Elapsed;
 use plan::{EndpointPlan, RoutePlan};
 use telemetry::Phases;
 
@@ -64,6 +65,12 @@ impl Progress<'_> {
             ends_by_close: false,
             is_witnessed: false,
         }
+    }
+
+    /// Returns how long its phases took until now, as far as they are over.
+    pub(crate) fn elapsed(&self) -> Elapsed {
+        let Phases { queue, connect, first_byte, .. } = self.phases;
+        Elapsed { queue, connect, first_byte, total: self.now - self.begun }
     }
 
     /// Looks at the clock.

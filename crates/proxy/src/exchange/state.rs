@@ -67,11 +67,11 @@ pub(crate) struct Exchange<'p> {
 pub(crate) struct CallSite<'p> {
     pub worker: &'p Worker,
     pub plan: &'p WorkerPlan,
-    pub(super) listener: &'p ListenerLocal,
-    pub(super) http: &'p HttpListener,
-    pub(super) scheme: Scheme,
-    pub(super) client: IpAddr,
-    pub(super) request_id: RequestId,
+    pub listener: &'p ListenerLocal,
+    pub http: &'p HttpListener,
+    pub scheme: Scheme,
+    pub client: IpAddr,
+    pub request_id: RequestId,
 }
 
 impl<'p> Exchange<'p> {

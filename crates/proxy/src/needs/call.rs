@@ -66,7 +66,7 @@ fn connection_for(
     let mut watch = Watch::new(now, ends - now, of.registration.clone());
     watch.set_bound(Some(ends));
     Connection {
-        io: Io::Memory(Box::new(MemoryIo { bytes: Vec::new(), bytes_max, is_gone: is_gone.clone() })),
+        io: Io::Memory(Box::new(MemoryIo { bytes_max, is_gone: is_gone.clone(), ..MemoryIo::default() })),
         facts: of.facts.clone(),
         watch,
         received: None,

@@ -3,6 +3,7 @@
 pub(crate) mod body;
 mod call;
 mod instead;
+mod mirror;
 mod work;
 
 use std::sync::{Arc, LazyLock};

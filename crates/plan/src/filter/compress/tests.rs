@@ -339,7 +339,7 @@ fn mistakes_are_found_when_the_configuration_is_checked() {
         ),
         (
             json!({ "types": ["application/grpc+proto"] }),
-            "types/0: `application/grpc+proto` cannot be compressed: gRPC compresses its messages itself (leave it out)",
+            "types/0: bodies of `application/grpc+proto` cannot be changed: gRPC frames and compresses its messages itself (leave it out)",
         ),
         (json!({ "size_min": "1 XB" }), ": `1 XB` is not a size such as 16KiB, 1MB or 100"),
     ] {

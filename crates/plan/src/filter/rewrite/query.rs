@@ -23,6 +23,9 @@ const SET_MAX: usize = 64;
 pub(super) struct QueryRewrite {
     /// Replaces every match of an expression in the whole query.
     regex: Option<RegexRewrite>,
+    /// Names of parameters to keep; all others are removed. May begin or end with `*`.
+    #[schemars(length(min = 1))]
+    keep: Option<Vec<String>>,
     /// Names of parameters to remove. May begin or end with `*`.
     #[schemars(length(min = 1))]
     remove: Option<Vec<String>>,
@@ -37,14 +40,15 @@ pub(super) struct QueryRewrite {
 impl QueryRewrite {
     /// Checks the settings and compiles them.
     pub(super) fn compile(self) -> Result<QueryStep, Issue> {
-        let has_edits = self.remove.is_some() || self.rename.is_some() || self.set.is_some() || self.add.is_some();
+        let names = self.keep.is_some() || self.remove.is_some();
+        let has_edits = names || self.rename.is_some() || self.set.is_some() || self.add.is_some();
         if self.regex.is_none() && !has_edits {
-            return Err(Issue::at("", "one of `regex`, `remove`, `rename`, `set` and `add` is needed"));
+            return Err(Issue::at("", "one of `regex`, `keep`, `remove`, `rename`, `set` and `add` is needed"));
         }
         let regex = self.regex.map(|settings| compile_regex(&settings)).transpose();
         let regex = regex.map_err(|issue| issue.below("regex"))?;
-        let remove = self.remove.map(|names| compile_remove(&names)).transpose();
-        let remove = remove.map_err(|issue| issue.below("remove"))?.unwrap_or_default();
+        let keep = self.keep.map(|names| compile_names(&names, "keep")).transpose()?;
+        let remove = self.remove.map(|names| compile_names(&names, "remove")).transpose()?.unwrap_or_default();
         let set = compile_values(self.set).map_err(|issue| issue.below("set"))?;
         if set.len() > SET_MAX {
             let issue = Issue::at("set", format!("{} parameters are set, at most {SET_MAX} may be", set.len()));
@@ -52,7 +56,7 @@ impl QueryRewrite {
         }
         let add = compile_values(self.add).map_err(|issue| issue.below("add"))?;
         let rename = compile_rename(self.rename, &set).map_err(|issue| issue.below("rename"))?;
-        Ok(QueryStep { regex, edits: has_edits.then_some(Edits { remove, rename, set, add }) })
+        Ok(QueryStep { regex, edits: has_edits.then_some(Edits { keep, remove, rename, set, add }) })
     }
 }
 
@@ -68,12 +72,14 @@ fn compile_regex(settings: &RegexRewrite) -> Result<(Regex, Replacement<Box<str>
     Ok((pattern, replacement.map_err(|issue| issue.below("replacement"))?))
 }
 
-fn compile_remove(names: &[String]) -> Result<Box<[NamePattern]>, Issue> {
+fn compile_names(names: &[String], key: &str) -> Result<Box<[NamePattern]>, Issue> {
     if names.is_empty() {
-        return Err(Issue::at("", "the list is empty").suggest("name the parameters to remove, or leave `remove` out"));
+        let issue = Issue::at(key, "the list is empty");
+        return Err(issue.suggest(format!("name the parameters to {key}, or leave `{key}` out")));
     }
-    let parse =
-        |(place, name): (usize, &String)| NamePattern::parse(name).map_err(|issue| issue.below(&place.to_string()));
+    let parse = |(place, name): (usize, &String)| {
+        NamePattern::parse(name).map_err(|issue| issue.below(&place.to_string()).below(key))
+    };
     names.iter().enumerate().map(parse).collect()
 }
 
@@ -123,6 +129,8 @@ pub(super) struct QueryStep {
 /// What is done to its parameters.
 #[derive(Debug)]
 struct Edits {
+    /// `None`: all.
+    keep: Option<Box<[NamePattern]>>,
     remove: Box<[NamePattern]>,
     rename: Box<[Rename]>,
     set: Box<[Parameter]>,
@@ -196,7 +204,7 @@ impl Edits {
     /// Writes what becomes of a parameter, and `&`. Says whether that is something else. `seen` are those that are set and written.
     fn write_pair(&self, pair: &[u8], values: &Values<'_>, seen: &mut u64, out: &mut Vec<u8>) -> bool {
         let (name, _) = split_at_equals(pair);
-        if !name.is_empty() && self.removes(name, out) {
+        if (!name.is_empty() || self.keep.is_some()) && self.removes(name, out) {
             return true;
         }
         let rename = self.rename.iter().find(|rename| equals_decoded(name, rename.old.as_bytes()));
@@ -220,14 +228,22 @@ impl Edits {
 
     /// Returns whether a parameter goes. The end of `out` is where an encoded name takes the form that is compared.
     fn removes(&self, name: &[u8], out: &mut Vec<u8>) -> bool {
-        if self.remove.is_empty() || is_plain(name) {
-            return self.remove.iter().any(|pattern| pattern.is(name));
+        if self.keep.is_none() && self.remove.is_empty() {
+            return false;
+        }
+        if is_plain(name) {
+            return self.removes_plain(name);
         }
         let start = out.len();
         out.extend(decoded(name));
-        let goes = self.remove.iter().any(|pattern| pattern.is(&out[start..]));
+        let goes = self.removes_plain(&out[start..]);
         out.truncate(start);
         goes
+    }
+
+    fn removes_plain(&self, name: &[u8]) -> bool {
+        let is_kept = self.keep.as_ref().is_none_or(|keep| keep.iter().any(|pattern| pattern.is(name)));
+        !is_kept || self.remove.iter().any(|pattern| pattern.is(name))
     }
 }
 

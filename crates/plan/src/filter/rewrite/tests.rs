@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::super::Chain;
 use super::super::testing::{answered, chain, issue, listed, passed, request};
-use super::is_host;
+use super::host::is_host;
 
 fn rewrite(settings: Value) -> Chain {
     chain(json!([{ "rewrite": settings }]))
@@ -319,7 +319,7 @@ fn a_query_that_grows_too_long_is_answered_414() {
 fn changes_of_the_query_are_checked() {
     let many: serde_json::Map<String, Value> = (0..65).map(|number| (format!("p{number}"), json!("x"))).collect();
     for (query, told) in [
-        (json!({}), ": one of `regex`, `remove`, `rename`, `set` and `add` is needed"),
+        (json!({}), ": one of `regex`, `keep`, `remove`, `rename`, `set` and `add` is needed"),
         (json!({ "remove": [] }), "/remove: the list is empty (name the parameters to remove, or leave `remove` out)"),
         (
             json!({ "remove": ["a", "b*c"] }),
@@ -341,4 +341,56 @@ fn changes_of_the_query_are_checked() {
     ] {
         assert_eq!(issue("rewrite", json!({ "query": query })), format!("query{told}"));
     }
+}
+
+#[test]
+fn matches_in_the_host_are_replaced_whatever_its_case() {
+    let regex = |pattern: &str, replacement: &str| {
+        rewrite(json!({ "host": { "regex": { "pattern": pattern, "replacement": replacement } } }))
+    };
+    let chain = regex("^([a-z]+)\\.shop\\.example(:[0-9]+)?$", "$1.internal{path}");
+    let host = |chain: &Chain, host: &str| {
+        let head = passed(chain, request("GET", "/", &[("host", host)]));
+        String::from_utf8_lossy(head.authority()).into_owned()
+    };
+    let port = regex("^([a-z]+)\\.shop\\.example(:[0-9]+)?$", "$1.internal$2");
+    assert_eq!(host(&port, "Ann.Shop.Example:8080"), "Ann.internal:8080");
+    assert_eq!(host(&port, "ann.other.example"), "ann.other.example");
+    let refused = answered(&chain, &mut request("GET", "/", &[("host", "ann.shop.example")]));
+    assert_eq!(refused.status, 400, "a host holds no slash");
+    let many = regex("a", "{request_header:x}");
+    let long = "b".repeat(200);
+    let refused = answered(&many, &mut request("GET", "/", &[("host", "aaaa"), ("x", &long)]));
+    assert_eq!(refused.status, 400);
+    for (settings, said) in [
+        (json!({ "regex": { "pattern": "(", "replacement": "" } }), "host/regex/pattern: "),
+        (json!({ "regex": { "pattern": "a)|(b", "replacement": "" } }), "host/regex/pattern: "),
+        (
+            json!({ "regex": { "pattern": "a", "replacement": "$1" } }),
+            "host/regex/replacement: the pattern has no group `1`",
+        ),
+        (json!({ "pattern": "a" }), "is not a host: write a text or"),
+    ] {
+        let told = issue("rewrite", json!({ "host": settings }));
+        assert!(told.contains(said), "{told}");
+    }
+}
+
+#[test]
+fn all_parameters_but_those_that_are_kept_go() {
+    let chain = rewrite(json!({ "query": { "keep": ["id", "page*"], "set": { "v": "2" } } }));
+    for (target, query) in [
+        ("/?id=1&x=2&page_size=3&%69d=4&ID=5", "id=1&page_size=3&%69d=4&v=2"),
+        ("/?x=1", "v=2"),
+        ("/", "v=2"),
+        ("/?v=1&id=1", "id=1&v=2"),
+        ("/?&=1&&id=1", "id=1&v=2"),
+    ] {
+        let head = passed(&chain, request("GET", target, &[("host", "h")]));
+        assert_eq!(String::from_utf8_lossy(head.query().unwrap()), query, "{target}");
+    }
+    let both = rewrite(json!({ "query": { "keep": ["a*"], "remove": ["ab"] } }));
+    let head = passed(&both, request("GET", "/?a=1&ab=2&c=3", &[("host", "h")]));
+    assert_eq!(head.query(), Some(&b"a=1"[..]));
+    assert!(issue("rewrite", json!({ "query": { "keep": [] } })).contains("query/keep: the list is empty"));
 }

@@ -186,7 +186,7 @@ fn fit_for_client(exchange: &mut Exchange<'_>) {
     let fields = &mut exchange.response().fields;
     if !fields.has_known(Known::Date) {
         // RFC 9110 section 6.6.1 asks it of a recipient that passes on a response that has none.
-        worker.with_date(|date| fields.append(&worker.date_name, date.as_bytes()));
+        worker.with_date(|date| fields.append(worker.date_name(), date.as_bytes()));
     }
     exchange.filter_response(ResponseSource::Endpoint);
     exchange.keep_session();

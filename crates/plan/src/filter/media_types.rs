@@ -1,31 +1,10 @@
-//! Which media types are coded.
+//! Which media types a filter of bodies changes.
 
 use model::Issue;
 use model::fields::is_token;
 
-/// Text in its many forms, and fonts and programs without a compression of their own.
-pub(super) const DEFAULT: [&str; 18] = [
-    "text/html",
-    "text/css",
-    "text/plain",
-    "text/xml",
-    "text/javascript",
-    "text/markdown",
-    "text/csv",
-    "application/javascript",
-    "application/json",
-    "application/xml",
-    "application/*+json",
-    "application/*+xml",
-    "application/wasm",
-    "application/manifest+json",
-    "application/vnd.ms-fontobject",
-    "image/svg+xml",
-    "font/ttf",
-    "font/otf",
-];
 const TYPES_MAX: usize = 256;
-/// gRPC compresses its messages itself, and knows no content coding.
+/// The length of a message of gRPC stands in front of it, and its coding is one of its own.
 const GRPC: &[u8] = b"application/grpc";
 
 /// The types of a filter, compiled.
@@ -54,7 +33,7 @@ impl Types {
         list.enumerate().map(one).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns whether a body of this `content-type` is coded.
+    /// Returns whether a body of this `content-type` is changed.
     pub(super) fn hold(&self, content_type: &[u8]) -> bool {
         let name = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         !begins_with(name, GRPC) && self.0.iter().any(|known| known.is(name))
@@ -82,7 +61,10 @@ impl Type {
             return Err(wrong().suggest("`*` stands for a whole part, or before a suffix as in `application/*+json`"));
         }
         if begins_with(lower.as_bytes(), GRPC) {
-            let issue = Issue::at("", format!("`{text}` cannot be compressed: gRPC compresses its messages itself"));
+            let issue = Issue::at(
+                "",
+                format!("bodies of `{text}` cannot be changed: gRPC frames and compresses its messages itself"),
+            );
             return Err(issue.suggest("leave it out"));
         }
         Ok(match suffix {
