@@ -41,8 +41,15 @@ fn coder(coding: &[u8]) -> Box<dyn Coder> {
     };
     let (mut scratch, mut notes, mut chance) = (Vec::new(), Notes::default(), || 7);
     let now = std::time::Instant::now();
-    let mut turn =
-        Turn { facts: &facts, now, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
+    let mut turn = Turn {
+        facts: &facts,
+        now,
+        wall_clock: &std::time::Duration::default,
+        chance: &mut chance,
+        notes: &mut notes,
+        scratch: &mut scratch,
+        is_rehearsal: false,
+    };
     let (make, _) = CHAIN.begin_request_body(&mut head, Extent::Unknown, &mut turn);
     match make.first().expect("it is decoded")() {
         Stage::Coder(coder) => coder,

@@ -72,8 +72,15 @@ fuzz_target!(|input: &[u8]| {
     };
     let (mut place, mut scratch, mut notes, mut chance) = (0, Vec::new(), Notes::default(), || 7);
     let now = std::time::Instant::now();
-    let mut turn =
-        Turn { facts: &facts, now, wall_clock: &Duration::default, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
+    let mut turn = Turn {
+        facts: &facts,
+        now,
+        wall_clock: &Duration::default,
+        chance: &mut chance,
+        notes: &mut notes,
+        scratch: &mut scratch,
+        is_rehearsal: false,
+    };
     let mut flow = CHAIN.on_request_from(&mut place, &mut head, &mut turn);
     if let Flow::Need(Need::Work(job)) = &flow {
         let found = Found::Work(job.0.run(&mut || 7));
@@ -87,9 +94,22 @@ fuzz_target!(|input: &[u8]| {
         Flow::Respond(local) => assert_eq!((local.status, notes.user()), (401, None)),
         other => panic!("{other:?}"),
     }
-    let view = ResponseView { request: &head, cluster: None, endpoint: None, source: ResponseSource::Local(None), elapsed: <_>::default() };
-    let mut turn =
-        Turn { facts: &facts, now, wall_clock: &Duration::default, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
+    let view = ResponseView {
+        request: &head,
+        cluster: None,
+        endpoint: None,
+        source: ResponseSource::Local(None),
+        elapsed: <_>::default(),
+    };
+    let mut turn = Turn {
+        facts: &facts,
+        now,
+        wall_clock: &Duration::default,
+        chance: &mut chance,
+        notes: &mut notes,
+        scratch: &mut scratch,
+        is_rehearsal: false,
+    };
     let mut response = ResponseHead::default();
     response.status = 200;
     response.fields.append(&FieldName::new("content-type").expect("a name"), b"text/html");

@@ -119,7 +119,8 @@ fuzz_target!(|input: &[u8]| {
         request_id: "",
         user: None,
     };
-    let forwarding = Forwarding { trusted, client_address: Vec::new(), x_forwarded: choice & 2 == 0, forwarded: choice & 4 == 0 };
+    let forwarding =
+        Forwarding { trusted, client_address: Vec::new(), x_forwarded: choice & 2 == 0, forwarded: choice & 4 == 0 };
     apply_forwarding(&mut head, (&facts, facts.scheme), &forwarding, &mut Vec::new());
     round_trip(&parsed, &head);
     for escaped_slashes in [EscapedSlashes::Refuse, EscapedSlashes::Keep, EscapedSlashes::Decode] {

@@ -66,21 +66,22 @@ fn a_body_that_is_longer_than_the_bound_is_refused_whatever_its_framing() {
 #[test]
 fn a_response_that_is_too_long_is_replaced_or_cut_short() {
     let origin = Origin::answering(|request| match request.target() {
-        "/known" => ok(&"x".repeat(101)),
+        "/known" => ok(&"x".repeat(100_001)),
         "/chunks" => {
-            let chunk = "x".repeat(60);
-            let body = format!("3c\r\n{chunk}\r\n3c\r\n{chunk}\r\n0\r\n\r\n");
+            let chunk = "x".repeat(60_000);
+            let body = format!("ea60\r\n{chunk}\r\nea60\r\n{chunk}\r\n0\r\n\r\n");
             format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}").into_bytes()
         }
-        _ => ok(&"x".repeat(100)),
+        _ => ok(&"x".repeat(100_000)),
     });
-    let site = site(Setup::to(&origin).listener_more(CLEAR).route("filters: [{ response_limit: { max: 100 } }]"), 1);
+    let site =
+        site(Setup::to(&origin).listener_more(CLEAR).route("filters: [{ response_limit: { max: 100000B } }]"), 1);
     let clear = site.product.address("clear");
     let (mut second, mut third) = (Client::connect(clear), site.connect());
     let mut first = Peer::connect(clear);
-    assert_eq!((first.get("/").body.len(), first.get("/known").status()), (100, 502));
-    assert_eq!((second.get("/").body.len(), second.get("/known").status), (100, 502));
-    assert_eq!((third.get("/").body.len(), third.get("/known").status), (100, 502));
+    assert_eq!((first.get("/").body.len(), first.get("/known").status()), (100_000, 502));
+    assert_eq!((second.get("/").body.len(), second.get("/known").status), (100_000, 502));
+    assert_eq!((third.get("/").body.len(), third.get("/known").status), (100_000, 502));
     first.send("GET /chunks HTTP/1.1\r\nHost: test\r\n\r\n");
     assert!(!first.rest().ends_with(b"0\r\n\r\n"), "it has no end");
     let stream = second.open(request("GET", "/chunks"), true);

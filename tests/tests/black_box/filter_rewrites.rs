@@ -463,7 +463,7 @@ fn mistakes_are_told_with_their_line_and_a_mend() {
     for (filter, told) in [
         ("{ rewrite: { method: get } }", "`get` is not a method that endpoints know"),
         ("{ rewrite: { method: CONNECT } }", "`CONNECT` opens a tunnel and cannot replace another method"),
-        ("{ rewrite: { query: {} } }", "one of `regex`, `remove`, `rename`, `set` and `add` is needed"),
+        ("{ rewrite: { query: {} } }", "one of `regex`, `keep`, `remove`, `rename`, `set` and `add` is needed"),
         ("{ rewrite: { query: { sett: { a: b } } } }", "did you mean `set`?"),
         ("{ rewrite: { query: { remove: [a*b] } } }", "`a*b` has a `*` in the middle"),
         ("{ remove_request_header: [\"*\"] }", "`*` matches every name"),

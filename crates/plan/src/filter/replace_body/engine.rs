@@ -39,7 +39,7 @@ pub(super) struct Engine {
 
 enum Kind {
     Texts { automaton: AhoCorasick, texts: Box<[Box<[u8]>]>, ignores_case: bool },
-    Expressions { regex: Regex, dfa: DFA },
+    Expressions { regex: Regex, dfa: Box<DFA> },
 }
 
 /// What the search of one body keeps.
@@ -89,7 +89,7 @@ impl Engine {
         let bounds = DFA::config().cache_capacity(EXPRESSION_BYTES_MAX).skip_cache_capacity_check(true);
         let dfa = DFA::builder().syntax(syntax).configure(bounds).build_many(&expressions);
         match (regex, dfa) {
-            (Ok(regex), Ok(dfa)) => Ok(Self { kind: Kind::Expressions { regex, dfa }, window }),
+            (Ok(regex), Ok(dfa)) => Ok(Self { kind: Kind::Expressions { regex, dfa: Box::new(dfa) }, window }),
             _ => Err(too_large()),
         }
     }

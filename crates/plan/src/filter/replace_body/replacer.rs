@@ -18,7 +18,7 @@ pub(super) type With = Arc<[Replacement<Box<[u8]>>]>;
 ///
 /// ```text
 ///           at         clear_to    limit                len
-///  context ──┼── leaves ──┼─ found ──┼── not yet sure ───┤
+///     left ──┼── leaves ──┼─ found ──┼── not yet sure ───┤
 /// ```
 pub(super) struct Replacer {
     engine: Arc<Engine>,
@@ -135,6 +135,7 @@ impl Replacer {
         out.clear();
         self.pending.1 = 0;
         if let Some(with) = self.with.get(found.pair) {
+            #[allow(clippy::borrowed_box, reason = "a replacement passes parts of the type that it holds")]
             let write = |text: &Box<[u8]>, out: &mut Vec<u8>| out.extend_from_slice(text);
             if with.groups() == 0 {
                 with.write(out, write, |_| b"");

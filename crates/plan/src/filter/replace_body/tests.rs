@@ -88,8 +88,7 @@ proptest! {
     #[test]
     fn texts_are_replaced_wherever_the_body_is_split(
         pairs in proptest::collection::vec(("[ab]{1,5}", "[abx]{0,6}"), 1..5),
-        body in "[abc]{0,400}", once in any::<bool>(),
-        piece in 1_usize..50, room in 1_usize..40, flush in 0_usize..4,
+        body in "[abc]{0,400}", once in any::<bool>(), (piece, room, flush) in (1_usize..50, 1_usize..40, 0_usize..4),
     ) {
         let list: Vec<Value> = pairs.iter().map(|(text, with)| json!({ "text": text, "with": with })).collect();
         let mut coder = coder(json!(list), json!({ "once": once }));
