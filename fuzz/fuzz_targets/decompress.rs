@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use model::fields::Span;
@@ -44,7 +45,7 @@ fn coder(coding: &[u8]) -> Box<dyn Coder> {
     let mut turn = Turn {
         facts: &facts,
         now,
-        wall_clock: &std::time::Duration::default,
+        wall_clock: &Duration::default,
         chance: &mut chance,
         notes: &mut notes,
         scratch: &mut scratch,

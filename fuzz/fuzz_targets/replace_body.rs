@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use model::fields::Span;
@@ -38,7 +39,8 @@ fn coder(chain: &Chain) -> Box<dyn Coder> {
     let mut request = RequestHead::default();
     let start = request.fields.load(b"GET/");
     request.set_line(Span::new(start, start + 3), Span::new(start + 3, start + 4), Version::Http11);
-    let mut head = ResponseHead { status: 200, ..ResponseHead::default() };
+    let mut head = ResponseHead::default();
+    head.status = 200;
     head.fields.append(&FieldName::new("content-type").expect("a name"), b"text/plain");
     let (listener, peer) = (Name::from("web"), "192.0.2.7:40000".parse::<SocketAddr>().expect("an address"));
     let facts = Facts {
@@ -55,7 +57,7 @@ fn coder(chain: &Chain) -> Box<dyn Coder> {
     let (mut scratch, mut notes, mut chance) = (Vec::new(), Notes::default(), || 7);
     let now = std::time::Instant::now();
     let mut turn =
-        Turn { facts: &facts, now, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
+        Turn { facts: &facts, now, wall_clock: &Duration::default, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
     let source = ResponseSource::Endpoint;
     let view = ResponseView { request: &request, cluster: None, endpoint: None, source, elapsed: <_>::default() };
     let (mut stages, _) = chain.begin_response_body(&mut head, &view, Extent::Unknown, &mut turn);
