@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use model::fault::Source;
 use model::{Facts, Fault};
+use plan::filter::Ended;
 use telemetry::{Kind, Record, WorkerSeries};
 
 use crate::answer;
@@ -14,8 +15,19 @@ use crate::exchange::Exchange;
 /// Ends an exchange; called exactly once for each, after its response.
 pub(crate) fn finish(mut exchange: Exchange<'_>, (next, fault): (Next, Option<Fault>)) -> Next {
     record(&mut exchange, fault);
+    tell_filters(&mut exchange, fault);
     give_memory_back(exchange);
     next
+}
+
+/// Has filters do what they do at the end of an exchange.
+#[inline]
+fn tell_filters(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
+    let Exchange { told, incoming, .. } = exchange;
+    if incoming.notes.awaits_end() {
+        let (received_bytes, sent_bytes) = (told.received_bytes, told.sent_bytes);
+        incoming.notes.end(&Ended { status: told.status, fault, received_bytes, sent_bytes, now: Some(told.now) });
+    }
 }
 
 /// Ends a call that a filter has made: its cluster and its endpoint are counted as by any exchange; it is not logged.
