@@ -81,7 +81,7 @@ fn a_slow_rate_times_nobody_out_and_other_requests_of_the_worker_go_on() {
     let product = limited(&origin, "{ download: 2kB/s, per: key }")
         .listener("timeouts: { stream: 1500ms }")
         .cluster("timeouts: { idle: 1500ms }")
-        .route_before("{ match: { path: /7 }, cluster: site }")
+        .route_before("{ match: { path: { exact: /7 } }, cluster: site }")
         .workers(1)
         .start();
     let slow: Vec<Peer> =

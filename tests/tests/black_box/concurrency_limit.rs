@@ -85,8 +85,10 @@ fn a_client_has_one_limit_over_all_versions_and_workers() {
     let first = Peer::sending(clear, "GET /never HTTP/1.1\r\nHost: test\r\n\r\n");
     let (mut second, mut third) = (Client::connect(clear), site.connect());
     let second_stream = second.open(request("GET", "/never"), true);
+    second.flush();
     let mut third_stream = third.open(http3::request("GET", "/never"));
     third.end(&mut third_stream, http::HeaderMap::new());
+    third.flush();
     eventually("all are at the endpoint", || origin.busy() == 3);
     let refused = Peer::connect(clear).get("/");
     assert_eq!((refused.status(), refused.text().as_str()), (503, "too many requests\n"));
@@ -144,7 +146,7 @@ fn requests_beyond_the_limit_are_closed_held_back_or_only_counted() {
     let origin = fickle();
     let rule = |path: &str, over: &str| {
         format!(
-            "{{ match: {{ path: {path} }}, cluster: site, filters: [{{ concurrency_limit: {{ max: 0, over: {over} }} }}, {{ set_response_header: {{ x-limit: \"{{limit_status}}\" }} }}] }}"
+            "{{ match: {{ path: {{ exact: {path} }} }}, cluster: site, filters: [{{ concurrency_limit: {{ max: 0, over: {over} }} }}, {{ set_response_header: {{ x-limit: \"{{limit_status}}\" }} }}] }}"
         )
     };
     let product = Setup::to(&origin)

@@ -152,7 +152,7 @@ fn requests_beyond_the_limit_are_closed_or_only_counted() {
     let origin = Origin::saying("in");
     let rule = |path: &str, over: &str| {
         format!(
-            "{{ match: {{ path: {path} }}, cluster: site, filters: [{{ rate_limit: {{ rate: 1/h, over: {over} }} }}] }}"
+            "{{ match: {{ path: {{ exact: {path} }} }}, cluster: site, filters: [{{ rate_limit: {{ rate: 1/h, over: {over} }} }}] }}"
         )
     };
     let setup = Setup::to(&origin).route_before(rule("/closed", "close")).route_before(rule("/marked", "mark"));

@@ -79,7 +79,7 @@ filters:
   - rate_limit: { rate: 1000/h, burst: 100, key: { header: x-api-key }, headers: true }
     when: { path: { prefix: /api } }
   - rate_limit: { rate: 5/s, burst: 1, over: { delay: 2s } }
-    when: { path: /search }
+    when: { path: { exact: /search } }
   - rate_limit: { rate: 100/m, burst: 100, shared: { redis: { cluster: redis }, name: api, when_away: local } }
 ```
 "#;
