@@ -15,7 +15,7 @@ use crate::tables::chance;
 /// Entries of all tables that are handed over. Those counted last go first.
 const ENTRIES_MAX: usize = 500_000;
 
-/// What tables have counted. Where all that was told before, `since` is how long ago: what was counted since then is told.
+/// Returns the entries of tables; with `since`, those that were counted in this last time.
 pub fn of_tables(plan: &Plan, now: Instant, since: Option<Duration>) -> Value {
     // A moment more, which either clock may have been behind.
     let since = since.map_or(Duration::MAX, |since| since + Duration::from_millis(100));
@@ -36,7 +36,7 @@ pub fn of_tables(plan: &Plan, now: Instant, since: Option<Duration>) -> Value {
     tables.into()
 }
 
-/// Takes in what [`of_tables`] tells.
+/// Takes over the entries that [`of_tables`] returned.
 pub fn inherit_tables(plan: &Plan, told: &Value, now: Instant) {
     for table in &plan.tables {
         let told = &told[table.name().as_str()];

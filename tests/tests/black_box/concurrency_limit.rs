@@ -106,7 +106,7 @@ fn a_client_has_one_limit_over_all_versions_and_workers() {
     eventually("there is a place", || second.get("/").status == 200);
     third.cancel(third_stream);
     eventually("there are two places", || origin.busy() == 1);
-    drop(first);
+    first.reset();
     eventually("there are three places", || origin.busy() == 0);
     assert_eq!((second.get("/").status, third.get("/").status), (200, 200));
 }

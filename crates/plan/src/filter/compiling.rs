@@ -4,11 +4,10 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use model::{Issue, Name};
+use model::Name;
 
 use super::events::{Counted, EventCounter};
 use super::need::CalledCluster;
-use super::settings::suggest_nearest;
 use crate::table::Table;
 
 /// State of a filter that all workers share and that plans to come take over.
@@ -81,19 +80,14 @@ impl<'a> Compiling<'a> {
         Self { tables: Some(tables), ..self }
     }
 
-    /// Returns the table of this name. `None`: tables are not known, because settings are only checked. `path` says where the settings
-    /// name it.
+    /// Returns the table of this name. `None`: tables are not known, because settings are only checked.
     ///
     /// # Errors
-    /// There is none of this name.
-    pub fn table(&mut self, name: &str, path: &str) -> Result<Option<Arc<Table>>, Issue> {
+    /// There is none of this name, but those of these.
+    pub(super) fn known_table(&mut self, name: &str) -> Result<Option<Arc<Table>>, Vec<String>> {
         let Some(tables) = self.tables else { return Ok(None) };
         let Some(table) = tables.iter().find(|table| table.name().as_str() == name) else {
-            let issue = Issue::at(path, format!("there is no table `{name}`"));
-            return Err(match tables.is_empty() {
-                true => issue.suggest("define it in `tables` at the top level"),
-                false => suggest_nearest(issue, name, tables.iter().map(|table| table.name().as_str())),
-            });
+            return Err(tables.iter().map(|table| table.name().to_string()).collect());
         };
         self.used.push(Arc::clone(table));
         Ok(Some(Arc::clone(table)))

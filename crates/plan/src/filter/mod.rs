@@ -76,6 +76,7 @@ pub mod settings;
 mod share;
 mod shared_limit;
 mod signed_url;
+pub(crate) mod tables;
 pub mod template;
 mod timings;
 mod token_cache;

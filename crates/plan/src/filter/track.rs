@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::Settings;
+use super::tables;
 use super::{AtEnd, Compiling, Ended, FilterEntry, Flow, RequestStep, ResponseStep, ResponseView, Steps, Turn};
 use crate::table::Table;
 
@@ -55,7 +56,7 @@ enum Mark {
 
 impl Settings for Track {
     fn compile(self, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
-        let Some(table) = compiling.table(&self.table, "table")? else { return Ok(self.unknown()) };
+        let Some(table) = tables::table(compiling, &self.table, "table")? else { return Ok(self.unknown()) };
         let marks = [false, true].map(|is_rate| Reading { counter: Counter::Marks, is_rate });
         if self.mark.is_some() && !marks.iter().any(|reading| table.has(*reading)) {
             let issue = Issue::at("mark", format!("the table `{}` does not count `marks`", self.table));

@@ -11,6 +11,7 @@ use model::{Issue, RequestHead};
 
 use super::conditions::Conditions;
 use super::hosts::{HostMap, normalise};
+use crate::filter::tables::table;
 use crate::filter::{Compiling, Note, Notes};
 use crate::table::Table;
 
@@ -74,8 +75,8 @@ impl WhenPlan {
         let mut tables = Vec::new();
         for test in &asked.tables {
             // Where tables are not known, the settings are only checked.
-            let table = compiling.table(&test.table, "table/name")?;
-            tables.extend(table.map(|table| TestPlan { table, above: test.above.clone().into() }));
+            let found = table(compiling, &test.table, "table/name")?;
+            tables.extend(found.map(|table| TestPlan { table, above: test.above.clone().into() }));
         }
         Ok(Self {
             conditions: Conditions::compile_alone(&asked.matches).map_err(first)?,
