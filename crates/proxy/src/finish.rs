@@ -23,10 +23,16 @@ pub(crate) fn finish(mut exchange: Exchange<'_>, (next, fault): (Next, Option<Fa
 /// Has filters do what they do at the end of an exchange.
 #[inline]
 fn tell_filters(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
-    let Exchange { told, incoming, .. } = exchange;
+    let Exchange { progress, incoming, .. } = exchange;
     if incoming.notes.awaits_end() {
-        let (received_bytes, sent_bytes) = (told.received_bytes, told.sent_bytes);
-        incoming.notes.end(&Ended { status: told.status, fault, received_bytes, sent_bytes, now: Some(told.now) });
+        let (received_bytes, sent_bytes) = (progress.received_bytes, progress.sent_bytes);
+        incoming.notes.end(&Ended {
+            status: progress.status,
+            fault,
+            received_bytes,
+            sent_bytes,
+            now: Some(progress.now),
+        });
     }
 }
 

@@ -30,7 +30,7 @@ thread_local! {
 /// # Errors
 /// The exchange that it is for has ended: its client has gone, or its time is over.
 pub(super) async fn spent(ask: StoreAsk, exchange: &mut Exchange<'_>) -> Result<Result<Spent, Away>, Fault> {
-    let called = exchange.told.route.and_then(|route| route.called.get(ask.cluster.place()));
+    let called = exchange.progress.route.and_then(|route| route.called.get(ask.cluster.place()));
     let Some(local) = called.and_then(|cluster| exchange.plan.cluster(cluster)) else { return Ok(Err(Away)) };
     let link = LINKS.with_borrow_mut(|links| {
         if let Some(link) = links.iter().find(|link| link.is_for(local, &ask.login)) {
