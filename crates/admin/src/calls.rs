@@ -13,6 +13,7 @@ use crate::problem::Problem;
 use crate::query::{check_parameters, path_parts};
 use crate::read;
 use crate::table::{CALLS, Call, What};
+use crate::tables;
 use crate::write;
 
 /// Returns the router of all calls.
@@ -62,6 +63,7 @@ async fn answer(shared: Shared, call: &'static Call, request: Request) -> Respon
         }
         What::Connections => read::connections(shared, request.uri().query()).await,
         What::EndConnection => write::end_connection(shared, &parts, entered.caller.name).await,
+        what if what.changes_table() => tables::change(shared, (what, parts), request, entered.caller.name).await,
         What::Upgrade => write::upgrade(&shared, entered).await,
         What::Explain => read::explained(shared, request.uri().query()).await,
         What::OpenApi => Ok(axum::Json(openapi::document()).into_response()),

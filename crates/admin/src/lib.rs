@@ -19,6 +19,7 @@ mod query;
 mod read;
 mod reference;
 mod table;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod write;

@@ -90,6 +90,9 @@ fn body(body: Body) -> Option<Value> {
         }
         Body::Weight => one("weight", json!({ "type": "integer", "minimum": 0 })),
         Body::State => one("state", json!({ "enum": ["up", "down", "drain", "maintenance", "ready"] })),
+        Body::Values => {
+            json!({ "type": "object", "minProperties": 1, "additionalProperties": { "type": "integer", "minimum": 0 } })
+        }
         Body::Level => one("level", json!({ "enum": ["info", "warn", "error"] })),
     };
     Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }))
@@ -139,7 +142,7 @@ fn responses(call: &Call) -> Value {
         let what = format!("The credentials may only read or are unknown, or a foreign page sent the request{more}");
         add(&mut all, "403", &what);
     }
-    if call.what.is_order() || call.what == What::SetLog {
+    if call.what.is_order() || [What::SetLog, What::SetEntry].contains(&call.what) {
         add(
             &mut all,
             "422",

@@ -82,6 +82,12 @@ pub(crate) enum What {
     Log,
     SetLog,
     Upgrade,
+    Tables,
+    Table,
+    Entry,
+    SetEntry,
+    ClearEntry,
+    ClearTable,
 }
 
 impl What {
@@ -115,6 +121,11 @@ impl What {
         [PutConfig, PutObject, DeleteObject, Rollback, AddEndpoint, RemoveEndpoint, Weigh].contains(&self)
     }
 
+    /// Returns whether the call changes entries of a table.
+    pub(crate) fn changes_table(self) -> bool {
+        matches!(self, Self::SetEntry | Self::ClearEntry | Self::ClearTable)
+    }
+
     /// Returns the kind of the call's body.
     pub(crate) fn body(self) -> Body {
         match self {
@@ -123,6 +134,7 @@ impl What {
             Self::Weigh => Body::Weight,
             Self::Wish => Body::State,
             Self::SetLog => Body::Level,
+            Self::SetEntry => Body::Values,
             _ => Body::None,
         }
     }
@@ -137,6 +149,7 @@ pub(crate) enum Body {
     Weight,
     State,
     Level,
+    Values,
 }
 
 /// What can be put and looked at one by one.
@@ -187,6 +200,11 @@ const PAGE: &[(&str, &str)] = &[
     ("after", "the `next` of the previous page"),
     ("limit", "page size, 1,000 at most (default 100)"),
     ("listener", "only those of this listener"),
+];
+
+const TOP: &[(&str, &str)] = &[
+    ("by", "the counter or rate that orders the entries, such as `errors_rate`; by default the first of the table"),
+    ("limit", "number of entries, 10,000 at most (default 100)"),
 ];
 
 /// Every call there is.
@@ -267,6 +285,30 @@ pub(crate) const CALLS: &[Call] = &[
         Some(AdminRole::Admin),
         "Close a connection at once, whatever is in flight",
     ),
+    read("/api/tables", What::Tables, "Tables of counters: their sizes and what they count"),
+    asking(read("/api/tables/{table}", What::Table, "A table and its entries, those that have most first"), TOP),
+    read("/api/tables/{table}/entries/{key}", What::Entry, "One entry of a table"),
+    call(
+        Method::Put,
+        "/api/tables/{table}/entries/{key}",
+        What::SetEntry,
+        Some(AdminRole::Admin),
+        "Set counters and rates of an entry of a table, and make it if there is none",
+    ),
+    call(
+        Method::Delete,
+        "/api/tables/{table}/entries/{key}",
+        What::ClearEntry,
+        Some(AdminRole::Admin),
+        "Forget an entry of a table",
+    ),
+    call(
+        Method::Delete,
+        "/api/tables/{table}/entries",
+        What::ClearTable,
+        Some(AdminRole::Admin),
+        "Forget all entries of a table",
+    ),
     read("/api/canary", What::Canary, "The running canary, and earlier ones"),
     call(Method::Post, "/api/canary/promote", What::Promote, Some(AdminRole::Admin), "Promote the canary now"),
     call(Method::Delete, "/api/canary", What::Abort, Some(AdminRole::Admin), "Roll the canary back"),
@@ -301,7 +343,9 @@ mod tests {
             assert_eq!(call.needs == Some(AdminRole::Admin), changes, "{}", call.path);
             assert_eq!(
                 changes,
-                call.what.is_order() || [What::SetLog, What::EndConnection, What::Upgrade].contains(&call.what),
+                call.what.is_order()
+                    || call.what.changes_table()
+                    || [What::SetLog, What::EndConnection, What::Upgrade].contains(&call.what),
                 "{}",
                 call.path
             );

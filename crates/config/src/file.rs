@@ -13,6 +13,7 @@ mod health;
 mod listener;
 mod listener_tls;
 mod matching;
+mod per_address;
 mod persistence;
 mod provider;
 mod proxy_protocol;
@@ -21,6 +22,7 @@ mod resilience;
 mod retry;
 mod route;
 mod socket;
+mod table;
 mod when;
 
 use std::collections::BTreeMap;
@@ -42,6 +44,7 @@ pub use health::*;
 pub use listener::*;
 pub use listener_tls::*;
 pub use matching::*;
+pub use per_address::*;
 pub use persistence::*;
 pub use provider::*;
 pub use proxy_protocol::*;
@@ -50,6 +53,7 @@ pub use resilience::*;
 pub use retry::*;
 pub use route::*;
 pub use socket::*;
+pub use table::*;
 pub use when::*;
 
 /// The line of an access log when none is given.
@@ -85,6 +89,9 @@ pub struct File {
     /// Clusters by name: endpoints that serve the same thing.
     #[schemars(default, schema_with = "named::<Cluster>")]
     pub clusters: BTreeMap<String, Cluster>,
+    /// Tables by name: counters and rates by client address or header field, which routes count into and conditions read.
+    #[schemars(default, schema_with = "named::<Table>")]
+    pub tables: BTreeMap<String, Table>,
     /// Settings that listeners, routes and clusters have unless they set them themselves.
     #[schemars(with = "Option<Defaults>")]
     pub defaults: Option<()>,

@@ -21,6 +21,7 @@ mod listener;
 mod objects;
 mod path;
 mod pem;
+mod per_address;
 mod persistence;
 mod provider;
 mod proxy_protocol;
@@ -30,6 +31,7 @@ mod retry;
 mod reuse;
 mod route;
 mod socket;
+mod table;
 mod useless;
 
 use std::collections::{HashMap, HashSet};
@@ -153,6 +155,10 @@ impl<'a> Resolver<'a> {
         let mut effective = Map::new();
         effective.insert("version".to_owned(), Value::from(1));
         let listeners = self.named("listeners", &mut effective, Self::listener);
+        let tables = self.named("tables", &mut effective, Self::table);
+        if self.tree.get("tables").is_none() {
+            effective.shift_remove("tables");
+        }
         let routes = self.listed("routes", &mut effective, Self::route);
         self.unique_route_names(&routes);
         // Clusters look names up by it.
@@ -181,6 +187,7 @@ impl<'a> Resolver<'a> {
             listeners: listeners.into_iter().map(Arc::new).collect(),
             routes: routes.into_iter().map(|(_, route)| Arc::new(route)).collect(),
             clusters,
+            tables: tables.into_iter().map(Arc::new).collect(),
             admin: admin.flatten(),
             access_logs: access_logs.into_iter().map(|(_, log)| log).collect(),
             providers: providers.into_iter().map(Arc::new).collect(),

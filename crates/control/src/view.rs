@@ -273,6 +273,11 @@ impl View {
         ];
         self.push_canaries(&mut gauges);
         plan.routes.iter().for_each(|route| push_filter_events(&mut gauges, route));
+        for table in &plan.tables {
+            let name = table.name().as_str();
+            gauges.push(Gauge::new(Metric::TableEntries, &[name], table.entries() as f64));
+            gauges.push(Gauge::new(Metric::TableEvictions, &[name], table.evictions() as f64));
+        }
         for cluster in &plan.clusters {
             let name = cluster.cluster.name.as_str();
             let gauge = |metric, labels: &[_], value| Gauge::new(metric, labels, value);

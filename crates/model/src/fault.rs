@@ -241,6 +241,8 @@ faults! {
     ListenerFull = Local Accept 0 false false "PL" "listener_full";
     /// The listener's address list rejects the client's address.
     KeptOut = Local Accept 0 false false "PK" "kept_out";
+    /// The client's address has too many connections at this listener, or opens them too fast.
+    AddressFull = Downstream Accept 0 false false "CM" "address_full";
     /// The program is shutting down and the drain time-out has passed.
     DrainEnded = Local Relay 0 false false "PX" "drain_ended";
 }

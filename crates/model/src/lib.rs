@@ -34,6 +34,7 @@ pub mod retry;
 pub mod snapshot;
 pub mod socket;
 pub mod status;
+pub mod table;
 pub mod template;
 mod tls;
 

@@ -2,6 +2,7 @@
 
 use crate::address::{Cidr, HostPattern};
 use crate::status::StatusRange;
+use crate::table::TableTest;
 
 /// All conditions must hold; an empty list or `None` holds always.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,6 +32,8 @@ pub struct When {
     pub matches: Match,
     /// Any of these statuses of the response; none means any.
     pub statuses: Vec<StatusRange>,
+    /// All of these hold of the request's entries in tables.
+    pub tables: Vec<TableTest>,
     /// This does not hold.
     pub not: Option<Box<When>>,
     /// One of these holds; none means that nothing is asked.

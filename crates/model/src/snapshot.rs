@@ -18,6 +18,7 @@ use crate::provider::Provider;
 pub use crate::check::{HealthCheck, HealthCheckKind};
 pub use crate::hash_key::HashKey;
 pub use crate::queue::Queue;
+pub use crate::table::{Table, TableKey};
 pub use crate::tls::{Certificate, ClientAuth, ClientTrust, Pem, TlsTermination, TlsVersion, UpstreamTls};
 pub use access_log::{AccessLog, LogFormat, LogTarget, Syslog, SyslogAddress, SyslogStyle};
 pub use admin::{Admin, AdminIdentity, AdminRole, AdminToken, CertificateName};
@@ -26,8 +27,8 @@ pub use cluster::{
     Cluster, ClusterSettings, Endpoint, EndpointsFrom, Pool, SharedPool, SharedVersion, UpstreamTimeouts,
 };
 pub use listener::{
-    ALPN_H1, ALPN_H2, ALPN_H3, ClientAddress, EscapedSlashes, Forwarding, HostMismatch, Http3, HttpListener,
-    HttpVersions, Listener, Paths, Protocol, TcpListener, TcpTarget, UdpListener,
+    ALPN_H1, ALPN_H2, ALPN_H3, ClientAddress, ConnectionsPerAddress, EscapedSlashes, Forwarding, HostMismatch, Http3,
+    HttpListener, HttpVersions, Listener, Paths, Protocol, TcpListener, TcpTarget, UdpListener,
 };
 pub use route::{Action, ClusterChoice, Redirect, Route};
 
@@ -40,6 +41,8 @@ pub struct Snapshot {
     pub routes: Vec<Arc<Route>>,
     /// In the order of the file; names are unique.
     pub clusters: Vec<Arc<Cluster>>,
+    /// Tables of counters, in the order of the file; names are unique.
+    pub tables: Vec<Arc<Table>>,
     /// The administrator's address, if there is one.
     pub admin: Option<Admin>,
     /// Where records are written.

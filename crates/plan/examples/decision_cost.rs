@@ -99,6 +99,7 @@ fn plan(cluster: Cluster, routes: Vec<Route>) -> Plan {
         tls: None,
         proxy_protocol: None,
         address_list: None,
+        per_address: None,
         connections_max: 10,
         protocol: Protocol::Http(http),
     };

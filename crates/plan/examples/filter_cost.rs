@@ -59,6 +59,7 @@ fn main() {
     measure("rate limit by client", limit(json!({})));
     measure("rate limit by a header field", limit(json!({ "key": { "header": "x-shop" } })));
     measure("rate limit, told in the response", limit(json!({ "headers": true })));
+    measure("concurrency limit by client", json!([{ "concurrency_limit": { "max": 1_000_000 } }]));
 }
 
 fn measure(title: &str, filters: Value) {

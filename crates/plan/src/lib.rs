@@ -20,6 +20,7 @@ pub mod health;
 pub mod jose;
 mod key;
 pub mod keyed;
+pub mod limit;
 mod padded;
 mod plan;
 pub mod queue;
@@ -28,8 +29,10 @@ pub mod resilience;
 pub mod route;
 pub mod shared_connection;
 pub mod sticky;
+pub mod table;
 #[cfg(test)]
 mod testing;
+mod units;
 
 pub use addresses::AddressTable;
 pub use balance::{Ask, LastResort, PickCache};

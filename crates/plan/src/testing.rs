@@ -121,6 +121,7 @@ pub(crate) fn http_listener(name: &str) -> Listener {
         tls: None,
         proxy_protocol: None,
         address_list: None,
+        per_address: None,
         connections_max: 10,
         protocol: Protocol::Http(http),
     }

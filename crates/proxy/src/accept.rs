@@ -27,6 +27,7 @@ use crate::downstream::http1::Over;
 use crate::http3::{self, Keys};
 use crate::io::Io;
 use crate::listen::Transport;
+use crate::per_address;
 use crate::proxy_header;
 use crate::registry::{ListenerHandle, Registered, Registration};
 use crate::socket::Acceptor;
@@ -217,20 +218,21 @@ fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, handle: &Rc<
     let proxied = listener.plan.listener.proxy_protocol.as_ref();
     let is_proxied = proxied.is_some_and(|accepted| accepted.trusts(peer.ip()));
     if !is_proxied && !listener.plan.admits(peer.ip()) {
-        let (local, name) = (local_of(listener, &tcp), listener.plan.listener.name.clone());
-        let authenticated_at = Cell::default();
-        let facts = ConnectionFacts { peer, local, tls: None, sender: None, listener: name, authenticated_at };
-        return keep_out(worker, listener, &tcp, &facts);
+        let facts = plain_facts(listener, &tcp, peer);
+        return keep_out(worker, listener, (&tcp, &facts), Fault::KeptOut);
     }
+    let now = Instant::now();
+    let opened = if is_proxied { Ok(None) } else { per_address::open(worker, listener, peer.ip(), now) };
+    let Ok(place) = opened else { return refuse_address(worker, (listener, handle), (&tcp, peer), now) };
     if !listener.plan.state.try_open(listener.plan.listener.connections_max) {
         shard.connections_refused.add(1);
         shard.fault(Fault::ListenerFull);
         return;
     }
     shard.connections_opened.add(1);
-    let now = Instant::now();
     let open = Open::new(worker, listener);
     let registered = worker.registry.register_client(handle.clone(), peer, now);
+    place.into_iter().for_each(|place| registered.registration.hold(place));
     let held = Held { registered, _open: open };
     if listener.tls.is_some() || is_proxied {
         tokio::task::spawn_local(begin(worker.clone(), tcp, peer, held));
@@ -279,10 +281,33 @@ fn carry(worker: Rc<Worker>, mut connection: Connection, held: Held) -> impl Fut
 
 /// Closes the connection of somebody who is not let in, by a reset as HAProxy does: the client knows at once, and whoever comes
 /// again and again leaves nothing behind that waits here for the other side (RFC 9293 section 3.6), as an end in good order would.
-fn keep_out(worker: &Worker, listener: &ListenerLocal, tcp: &TcpStream, facts: &ConnectionFacts) {
+fn keep_out(worker: &Worker, listener: &ListenerLocal, (tcp, facts): (&TcpStream, &ConnectionFacts), fault: Fault) {
     let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
-    listener.series.of(worker.index).fault(Fault::KeptOut);
-    worker.log_failure(facts, Fault::KeptOut);
+    listener.series.of(worker.index).fault(fault);
+    worker.log_failure(facts, fault);
+}
+
+/// Closes the connection of an address that has too many, as [`keep_out`] does, and logs one in a while.
+#[cold]
+fn refuse_address(
+    worker: &Worker,
+    (listener, handle): (&ListenerLocal, &ListenerHandle),
+    (tcp, peer): (&TcpStream, SocketAddr),
+    now: Instant,
+) {
+    let shard = listener.series.of(worker.index);
+    shard.connections_refused.add(1);
+    if handle.logs_refusal(now) {
+        return keep_out(worker, listener, (tcp, &plain_facts(listener, tcp, peer)), Fault::AddressFull);
+    }
+    let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+    shard.fault(Fault::AddressFull);
+}
+
+/// What is known of a connection of which nothing was read.
+fn plain_facts(listener: &ListenerLocal, tcp: &TcpStream, peer: SocketAddr) -> ConnectionFacts {
+    let (local, listener) = (local_of(listener, tcp), listener.plan.listener.name.clone());
+    ConnectionFacts { peer, local, tls: None, sender: None, listener, authenticated_at: Cell::default() }
 }
 
 /// Where a client has connected to.
@@ -300,17 +325,9 @@ fn introduce(
     (registration, now): (&Rc<Registration>, Instant),
 ) -> (ConnectionFacts, Watch, Duration) {
     let configured = &listener.plan.listener;
-    let local = local_of(listener, tcp);
     let first =
         if registration.is_closing() { registration.handle.last_call() } else { configured.protocol.idle_timeout() };
-    let facts = ConnectionFacts {
-        peer,
-        local,
-        tls: None,
-        sender: None,
-        listener: configured.name.clone(),
-        authenticated_at: Cell::default(),
-    };
+    let facts = plain_facts(listener, tcp, peer);
     (facts, Watch::new(now, first, registration.clone()), first)
 }
 
@@ -361,7 +378,14 @@ async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held)
     }
     // Who the client is may be known only now, and the list may be another since it came.
     if !listener.plan.admits(facts.peer.ip()) {
-        return keep_out(&worker, listener, &tcp, &facts);
+        return keep_out(&worker, listener, (&tcp, &facts), Fault::KeptOut);
+    }
+    if facts.sender.is_some() {
+        let (handle, now) = (&registration.handle, Instant::now());
+        match per_address::open(&worker, listener, facts.peer.ip(), now) {
+            Ok(place) => place.into_iter().for_each(|place| registration.hold(place)),
+            Err(_) => return refuse_address(&worker, (listener, handle), (&tcp, facts.peer), now),
+        }
     }
     let io = match &listener.tls {
         None => ByteStream::Plain(tcp),

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use model::fault::Source;
 use model::{Facts, Fault};
+use plan::filter::Ended;
 use telemetry::{Kind, Record, WorkerSeries};
 
 use crate::answer;
@@ -14,8 +15,25 @@ use crate::exchange::Exchange;
 /// Ends an exchange; called exactly once for each, after its response.
 pub(crate) fn finish(mut exchange: Exchange<'_>, (next, fault): (Next, Option<Fault>)) -> Next {
     record(&mut exchange, fault);
+    tell_filters(&mut exchange, fault);
     give_memory_back(exchange);
     next
+}
+
+/// Has filters do what they do at the end of an exchange.
+#[inline]
+fn tell_filters(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
+    let Exchange { progress, incoming, .. } = exchange;
+    if incoming.notes.awaits_end() {
+        let (received_bytes, sent_bytes) = (progress.received_bytes, progress.sent_bytes);
+        incoming.notes.end(&Ended {
+            status: progress.status,
+            fault,
+            received_bytes,
+            sent_bytes,
+            now: Some(progress.now),
+        });
+    }
 }
 
 /// Ends a call that a filter has made: its cluster and its endpoint are counted as by any exchange; it is not logged.

@@ -28,6 +28,7 @@ mod lazy_table;
 mod listen;
 mod message;
 mod needs;
+mod per_address;
 mod persistence;
 mod predecessor;
 mod proxy_header;

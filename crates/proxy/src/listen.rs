@@ -335,6 +335,7 @@ mod tests {
             tls: None,
             proxy_protocol: None,
             address_list: None,
+            per_address: None,
             connections_max: 1,
             protocol: Protocol::Udp(udp.clone()),
         };

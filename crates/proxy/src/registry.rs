@@ -2,17 +2,22 @@
 //!
 //! A connection registers once, and its task's waker is stored then. On the request path it only checks a flag.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use plan::limit::OpenPlace;
+
 /// A connection that was accepted as its listener ended may still send a request within this time.
 pub(crate) const LAST_CALL: Duration = Duration::from_millis(500);
 /// The same for any request where another process has the listener: its client is asked to connect again.
 pub(crate) const PARTING: Duration = Duration::from_secs(5);
+
+/// Time between two records of refused connections of one listener and worker.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 
 /// One listener as the connections that it accepted see it, through every change of plan.
 pub(crate) struct ListenerHandle {
@@ -26,6 +31,8 @@ pub(crate) struct ListenerHandle {
     pub parts: Cell<bool>,
     /// No plan in force has the listener any more; `index` is its place in the last that had it, which the worker keeps.
     pub is_gone: Cell<bool>,
+    /// When a connection beyond the bounds of its address was last logged.
+    refusal_logged: Cell<Option<Instant>>,
 }
 
 impl ListenerHandle {
@@ -36,7 +43,18 @@ impl ListenerHandle {
             is_given: Cell::new(false),
             parts: Cell::new(false),
             is_gone: Cell::new(false),
+            refusal_logged: Cell::new(None),
         }
+    }
+
+    /// Returns whether a refused connection is to be logged: at most one in a while, for a flood is to fill counters, not disks.
+    pub(crate) fn logs_refusal(&self, now: Instant) -> bool {
+        let last = self.refusal_logged.get();
+        let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= REFUSAL_PAUSE);
+        if is_due {
+            self.refusal_logged.set(Some(now));
+        }
+        is_due
     }
 
     /// Returns how long who has a connection may take, once it is closing, to begin what may be on its way.
@@ -57,6 +75,8 @@ pub(crate) struct Registration {
     client: Option<Client>,
     /// The number of the client's connection that carries it, if it is none itself.
     carrier: Option<u64>,
+    /// What it counts for among the connections of its address, where these are bounded. Boxed, because it is rare.
+    place: OnceCell<Box<OpenPlace>>,
 }
 
 /// A client's connection, as an administrator may ask for it.
@@ -92,7 +112,14 @@ impl Registration {
     }
 
     fn new(handle: Rc<ListenerHandle>, client: Option<Client>, carrier: Option<u64>) -> Self {
-        Self { handle, waker: RefCell::new(None), cut: Cell::new(false), is_told: Cell::new(false), client, carrier }
+        let (waker, place) = (RefCell::new(None), OnceCell::new());
+        Self { handle, waker, cut: Cell::new(false), is_told: Cell::new(false), client, carrier, place }
+    }
+
+    /// Has the connection count among those of its address until it ends.
+    pub(crate) fn hold(&self, place: OpenPlace) {
+        // A connection has one place: who its client is does not change.
+        let _ = self.place.set(Box::new(place));
     }
 
     /// Says which task to wake; once per connection.

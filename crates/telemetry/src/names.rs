@@ -96,6 +96,10 @@ metrics! {
     Faults = Counter "equipoise_faults_total" ["listener", "source", "fault"];
     /// Requests that matched a route, by class of status.
     RouteRequests = Counter "equipoise_route_requests_total" ["route", "class"];
+    /// Entries of a table of `tables`, those included whose time is over and whose place is free for others.
+    TableEntries = Gauge "equipoise_table_entries" ["table"];
+    /// Entries of a table that made room for others before their time: `keys_max` is small.
+    TableEvictions = Counter "equipoise_table_evictions_total" ["table"];
     /// Events of filters, by route, filter and event, such as requests that `rate_limit` has limited.
     FilterEvents = Counter "equipoise_filter_events_total" ["route", "filter", "event"];
     /// Requests for which a cluster was chosen, by class of status.

@@ -8,7 +8,7 @@
 //! (`X-Forwarded-*` and `Forwarded`), then [`client_hello`] (the server name of a TLS connection that is passed on
 //! unopened) and [`proxy_protocol`] (who a connection speaks for). [`grpc`] is what a check asks with,
 //! [`dns`] how names are asked for, [`subject`] whose a certificate is, [`authentication`] whose
-//! a connection, [`handover`] what two processes of the program say
+//! a connection, [`resp`] how Redis is asked, [`handover`] what two processes of the program say
 //! to each other.
 
 pub mod authentication;
@@ -23,6 +23,7 @@ pub mod http2;
 pub mod http3;
 pub mod path;
 pub mod proxy_protocol;
+pub mod resp;
 pub mod subject;
 
 mod compression;

@@ -125,3 +125,43 @@ fn a_route_that_is_put_before_another_takes_none_of_its_counts() {
     assert_eq!((ask("/login"), ask("/login"), ask("/login")), (204, 204, 429));
     assert_eq!(ask("/"), 429, "its own count went with it");
 }
+
+#[test]
+fn requests_beyond_the_burst_wait_for_their_turn_and_reach_the_endpoint_at_the_rate() {
+    let origin = Origin::saying("in");
+    let filters = "filters: [{ rate_limit: { rate: 20/s, burst: 1, over: { delay: 30s } } }]";
+    let site = site(Setup::to(&origin).listener_more(CLEAR).route(filters), 2);
+    let clear = site.product.address("clear");
+    let begun = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| assert_eq!(Peer::connect(clear).get("/").status(), 200));
+            scope.spawn(|| assert_eq!(Client::connect(clear).get("/").status, 200));
+        }
+        scope.spawn(|| assert_eq!(site.connect().get("/").status, 200));
+    });
+    let took = begun.elapsed();
+    assert!(took >= std::time::Duration::from_millis(300), "seven requests, 50 ms apart, took {took:?}");
+    let event = |name: &str| format!("event=\"{name}\"");
+    site.product.expect_metric_at_least("equipoise_filter_events_total", &[&event("delayed")], 6.0);
+    site.product.expect_metric("equipoise_filter_events_total", &[&event("limited")], 0.0);
+}
+
+#[test]
+fn requests_beyond_the_limit_are_closed_or_only_counted() {
+    let origin = Origin::saying("in");
+    let rule = |path: &str, over: &str| {
+        format!(
+            "{{ match: {{ path: {{ exact: {path} }} }}, cluster: site, filters: [{{ rate_limit: {{ rate: 1/h, over: {over} }} }}] }}"
+        )
+    };
+    let setup = Setup::to(&origin).route_before(rule("/closed", "close")).route_before(rule("/marked", "mark"));
+    let product = setup.start();
+    assert_eq!(product.get("/closed").status(), 200);
+    let mut peer = product.connect();
+    peer.send("GET /closed HTTP/1.1\r\nHost: test\r\n\r\n");
+    peer.assert_closed();
+    assert!((0..5).all(|_| product.get("/marked").status() == 200));
+    product.expect_metric("equipoise_filter_events_total", &["event=\"marked\""], 4.0);
+    assert_eq!(origin.requests().len(), 6);
+}

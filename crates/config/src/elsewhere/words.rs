@@ -19,7 +19,7 @@ const OF_CLUSTER: &str = "write `timeouts: { connect, response_head, idle, tunne
 const WORKERS: &str = "write `--workers N` on the command line";
 const FROM_DNS: &str = "write `endpoints: { from: NAME }` with a `dns` provider";
 const LIMITS: &str = "write the filter `rate_limit: { rate: 10/s, burst: 20 }` in `filters` of a route";
-const CONNECTIONS: &str = "connection limits per client are not supported yet; `connections_max` limits a listener";
+const CONNECTIONS: &str = "write `connections_per_address: { max: 10 }` in a listener, or the filter `concurrency_limit: { max: 10 }` in `filters` of a route";
 const COMPRESSION: &str = "write the filter `compress: {}` in `filters` of a route";
 const PERSISTENCE: &str = "write `persistence: { cookie: { secret: … } }` in the cluster";
 const CACHING: &str = "caching is not supported yet";
@@ -167,8 +167,13 @@ pub(super) const WORDS: &[Word] = &[
     ("brotli", Nginx, &["br", "compress"], COMPRESSION),
     ("limit_req", Nginx, &["rate_limit"], LIMITS),
     ("limit_req_zone", Nginx, &["rate_limit"], LIMITS),
-    ("limit_conn", Nginx, &["connections_max"], CONNECTIONS),
-    ("limit_rate", Nginx, &["bandwidth", "bandwidth_limit"], "bandwidth limits are not supported yet"),
+    ("limit_conn", Nginx, &["concurrency_limit", "connections_per_address", "connections_max"], CONNECTIONS),
+    (
+        "limit_rate",
+        Nginx,
+        &["bandwidth", "bandwidth_limit"],
+        "write the filter `bandwidth_limit: { download: 1MB/s }` in `filters` of a route",
+    ),
     ("proxy_cache", Nginx, &["cache"], CACHING),
     ("auth_request", Nginx, &["forward_auth"], FORWARD_AUTH),
     ("auth_jwt", Nginx, &["jwt"], JWT),
@@ -220,7 +225,7 @@ pub(super) const WORDS: &[Word] = &[
     ("downinter", HaProxy, &["interval_down"], ""),
     ("slowstart", HaProxy, &["slow_start"], ""),
     ("cookie", HaProxy, &["persistence", "cookies"], ""),
-    ("stick_table", HaProxy, &["persistence"], ""),
+    ("stick_table", HaProxy, &["tables", "persistence"], ""),
     ("stick on", HaProxy, &["persistence"], ""),
     ("retries", HaProxy, &["attempts_max", "retry"], "write `retry: { attempts_max: 3 }` in a route or cluster"),
     ("retry-on", HaProxy, &["on", "retry"], ""),
@@ -376,7 +381,12 @@ pub(super) const WORDS: &[Word] = &[
     ("buffering", Traefik, &["body_limit"], ""),
     ("errors", Traefik, &["error_page"], ""),
     ("circuitBreaker", Traefik, &["circuit_breaker"], "write `circuit_breaker` in the cluster"),
-    ("inFlightReq", Traefik, &["circuit_breaker"], "write `circuit_breaker: { requests_max: … }` in the cluster"),
+    (
+        "inFlightReq",
+        Traefik,
+        &["concurrency_limit"],
+        "write the filter `concurrency_limit: { max: 10 }` in `filters` of a route",
+    ),
     ("healthCheck", Traefik, &["health_check"], ""),
     ("serversTransport", Traefik, &["tls"], ""),
     ("insecureSkipVerify", Traefik, &["verify: false"], "write `tls: { verify: false }` in the cluster"),

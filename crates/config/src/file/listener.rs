@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::defaults::{is_taken, taken};
 use super::listener_tls::handshake;
-use super::{AcceptProxy, ListenerSocket, Tls};
+use super::{AcceptProxy, ConnectionsPerAddress, ListenerSocket, Tls};
 use crate::units::{Size, Time};
 
 /// Where to listen: an address with a port, or a Unix socket. A port alone is kept as `0.0.0.0:PORT`.
@@ -65,6 +65,9 @@ pub struct Listener {
     #[serde(default = "connections_max")]
     #[schemars(range(min = 1))]
     pub connections_max: u32,
+    /// TCP and HTTP: limits on the connections of each client address. Unlimited by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_per_address: Option<ConnectionsPerAddress>,
     /// Accept a PROXY protocol header from these peers, which reports the client of the connection. By default the peer is the
     /// client.
     #[serde(default, skip_serializing_if = "Option::is_none")]

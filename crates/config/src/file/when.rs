@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 
-use super::{Match, OneOrMany, PathMatch, ValueTest};
+use super::{Match, OneOrMany, PathMatch, TableTest, ValueTest};
 
 /// Conditions of a filter. All of them must hold, for the request as earlier filters left it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +37,9 @@ pub struct When {
     /// The client address is in any of these networks, such as `10.0.0.0/8` or `192.0.2.7`.
     #[serde(skip_serializing_if = "OneOrMany::is_empty")]
     pub source: OneOrMany,
+    /// What tables have counted of this client or key: one condition, or a list of which all must hold.
+    #[serde(skip_serializing_if = "OneOrMany::is_empty")]
+    pub table: OneOrMany<TableTest>,
     /// Any of these statuses of the response: `404`, `5xx` or `500-599`. Only for filters that act only on responses.
     #[serde(skip_serializing_if = "OneOrMany::is_empty")]
     pub status: OneOrMany<StatusText>,

@@ -89,7 +89,8 @@ impl Resolver<'_> {
         };
         let (any, all) = (list("any", &written.any), list("all", &written.all));
         let not = written.not.as_ref().map(|not| Box::new(self.when(&format!("{at}/not"), not)));
-        When { matches: self.matches(at, &written.matches()), statuses, not, any, all }
+        let tables = self.table_tests(at, &written.table);
+        When { matches: self.matches(at, &written.matches()), statuses, tables, not, any, all }
     }
 
     /// Puts what files hold in the place of their names, wherever the schema of a filter says that there is one. False: one

@@ -39,7 +39,8 @@ const NOT_HTTP: [(&str, &str); 2] = [
 ];
 const TCP_ONLY: [(&str, &str); 1] = [("sni", "match `host` in a route, or set `protocol: tcp`")];
 const UDP_ONLY: [(&str, &str); 1] = [("responses_max", "leave it out")];
-const NOT_UDP: [(&str, &str); 2] = [("tls", "leave it out"), ("proxy_protocol", "leave it out")];
+const NOT_UDP: [(&str, &str); 3] =
+    [("tls", "leave it out"), ("proxy_protocol", "leave it out"), ("connections_per_address", "use `connections_max`")];
 
 /// Keys, each with what to do instead, and the protocols that have them. A message names the first of those.
 type KeysOf = (&'static [(&'static str, &'static str)], &'static [file::Protocol]);
@@ -102,6 +103,8 @@ impl Resolver<'_> {
             tls => tls.flatten(),
         };
         let accepted = written.proxy_protocol.as_ref();
+        let per_address = written.connections_per_address.as_ref();
+        let per_address = per_address.map(|limits| self.per_address(&at, limits, (bind.as_ref(), accepted.is_some())));
         Some(Listener {
             name: name.into(),
             socket: self.listener_socket(
@@ -114,6 +117,7 @@ impl Resolver<'_> {
             proxy_protocol: accepted.map(|accepted| self.accept_proxy(&format!("{at}/proxy_protocol"), accepted)),
             address_list: list,
             connections_max: written.connections_max,
+            per_address,
             protocol: protocol?,
         })
     }

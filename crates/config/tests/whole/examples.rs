@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 34] = [
+const NAMES: [&str; 37] = [
     "forward_auth",
     "set_request_header",
     "add_request_header",
@@ -40,6 +40,9 @@ const NAMES: [&str; 34] = [
     "signed_url",
     "csrf",
     "rate_limit",
+    "concurrency_limit",
+    "bandwidth_limit",
+    "track",
     "compress",
     "decompress",
     "fault",

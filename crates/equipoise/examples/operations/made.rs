@@ -72,6 +72,7 @@ pub(crate) fn http_listener() -> Listener {
         proxy_protocol: None,
         address_list: None,
         connections_max: 10,
+        per_address: None,
         protocol: Protocol::Http(http),
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Answered, Asked, Client, Unanswered, encoded};
 use crate::ending::Ending;
-use options::{Action, CanaryEnd, Command, Config, Ctl, Dry, Endpoint, Tag, Try};
+use options::{Action, CanaryEnd, Command, Config, Ctl, Dry, Endpoint, TableAction, Tag, Try};
 
 /// Runs the command.
 pub(crate) fn run(options: &Ctl) -> Ending {
@@ -138,6 +138,7 @@ fn asked(command: &Command) -> Result<Asked, String> {
         Command::Rollback { generation, dry } => {
             bare("POST", &format!("/api/generations/{generation}/rollback"), Some(*dry))
         }
+        Command::Table { action } => table_asked(action.as_ref()),
         Command::Config(config) => config_asked(config)?,
         Command::Endpoint(endpoint) => endpoint_asked(endpoint),
     })
@@ -177,6 +178,26 @@ fn endpoint_asked(asked: &Endpoint) -> Asked {
             send("POST", format!("{all}{dry}"), &settings)
         }
         _ => send("PUT", format!("{one}/weight{dry}"), &json!({ "weight": asked.weight })),
+    }
+}
+
+fn table_asked(action: Option<&TableAction>) -> Asked {
+    let entry = |table: &str, key: &str| format!("/api/tables/{}/entries/{}", encoded(table), encoded(key));
+    match action {
+        None => get("/api/tables"),
+        Some(TableAction::Show { table, by, limit }) => {
+            let by = by.as_ref().map_or_else(String::new, |by| format!("&by={}", encoded(by)));
+            get(format!("/api/tables/{}?limit={limit}{by}", encoded(table)))
+        }
+        Some(TableAction::Get { table, key }) => get(entry(table, key)),
+        Some(TableAction::Set { table, key, values }) => {
+            let body = values.iter().map(|(name, value)| (name.clone(), Value::from(*value))).collect();
+            send("PUT", entry(table, key), &Value::Object(body))
+        }
+        Some(TableAction::Clear { table, key: Some(key) }) => bare("DELETE", &entry(table, key), None),
+        Some(TableAction::Clear { table, key: None }) => {
+            bare("DELETE", &format!("/api/tables/{}/entries", encoded(table)), None)
+        }
     }
 }
 
@@ -266,6 +287,12 @@ mod tests {
             ("upgrade", "POST /api/upgrade"),
             ("connections --listener web", "GET /api/connections?limit=100&after=0&listener=web"),
             ("end 4097", "DELETE /api/connections/4097"),
+            ("table", "GET /api/tables"),
+            ("table show a --by errors_rate --limit 5", "GET /api/tables/a?limit=5&by=errors_rate"),
+            ("table get a 2001:db8::1", "GET /api/tables/a/entries/2001%3Adb8%3A%3A1"),
+            ("table set a k/1 errors=0 marks=7", "PUT /api/tables/a/entries/k%2F1 {\"errors\":0,\"marks\":7}"),
+            ("table clear a", "DELETE /api/tables/a/entries"),
+            ("table clear a k", "DELETE /api/tables/a/entries/k"),
             ("log warn", "PUT /api/log {\"level\":\"warn\"}"),
             ("endpoints a", "GET /api/clusters/a/endpoints"),
             ("endpoint drain a unix:/x", "PUT /api/clusters/a/endpoints/unix%3A%2Fx/state {\"state\":\"drain\"}"),
@@ -280,9 +307,15 @@ mod tests {
         ] {
             assert_eq!(request(line), wanted, "{line}");
         }
-        for bad in
-            ["", "endpoint weight a b:1", "endpoint drian a b:1", "config get a", "rollback x", "--admin x status"]
-        {
+        for bad in [
+            "",
+            "endpoint weight a b:1",
+            "endpoint drian a b:1",
+            "config get a",
+            "rollback x",
+            "table set a k errors",
+            "--admin x status",
+        ] {
             let line = format!("equipoise ctl {bad}");
             assert!(cli::Cli::try_parse_from(line.split_whitespace()).is_err(), "{bad}");
         }

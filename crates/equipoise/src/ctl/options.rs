@@ -126,6 +126,15 @@ pub(crate) enum Command {
         #[arg(value_name = "ID")]
         connection: u64,
     },
+    /// Show and change tables of counters
+    #[command(
+        after_help = "Examples:\n  equipoise ctl table\n  equipoise ctl table show abuse --by errors_rate\n  equipoise ctl table get abuse 192.0.2.7\n  equipoise ctl table set abuse 192.0.2.7 errors=0\n  equipoise ctl table clear abuse"
+    )]
+    Table {
+        /// What to do; without it, list the tables
+        #[command(subcommand)]
+        action: Option<TableAction>,
+    },
     /// Show or set the level of the program's own log
     #[command(after_help = "Examples:\n  equipoise ctl log\n  equipoise ctl log warn")]
     Log {
@@ -133,6 +142,58 @@ pub(crate) enum Command {
         #[arg(value_enum)]
         level: Option<Level>,
     },
+}
+
+/// What is done with a table.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum TableAction {
+    /// Show the entries that have most of a counter or rate
+    Show {
+        /// The table
+        #[arg(value_name = "TABLE")]
+        table: String,
+        /// The counter or rate that orders them, such as errors_rate; by default the first of the table
+        #[arg(long, value_name = "COUNTER")]
+        by: Option<String>,
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: u32,
+    },
+    /// Show one entry
+    Get {
+        /// The table
+        #[arg(value_name = "TABLE")]
+        table: String,
+        /// Its key: an address, or the value of the header field
+        #[arg(value_name = "KEY")]
+        key: String,
+    },
+    /// Set counters or rates of an entry, and make it if there is none
+    Set {
+        /// The table
+        #[arg(value_name = "TABLE")]
+        table: String,
+        /// Its key: an address, or the value of the header field
+        #[arg(value_name = "KEY")]
+        key: String,
+        /// What to set, such as errors=0
+        #[arg(value_name = "COUNTER=NUMBER", required = true, value_parser = assignment)]
+        values: Vec<(String, u64)>,
+    },
+    /// Forget an entry, or all of them
+    Clear {
+        /// The table
+        #[arg(value_name = "TABLE")]
+        table: String,
+        /// The key of the entry; without it, all entries
+        #[arg(value_name = "KEY")]
+        key: Option<String>,
+    },
+}
+
+fn assignment(text: &str) -> Result<(String, u64), String> {
+    let found = text.split_once('=').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+    found.filter(|(name, _)| !name.is_empty()).ok_or_else(|| "write COUNTER=NUMBER, such as errors=0".to_owned())
 }
 
 /// What is replaced.

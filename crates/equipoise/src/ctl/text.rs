@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::options::{CanaryEnd, Command, Config};
+use super::options::{CanaryEnd, Command, Config, TableAction};
 use crate::escape;
 
 /// Returns the answer to a command.
@@ -22,6 +22,7 @@ pub(super) fn render(command: &Command, told: &Value) -> String {
         Command::Endpoints { .. } => endpoints(&told["endpoints"]),
         Command::Log { .. } => format!("{}\n", text(&told["level"])),
         Command::Connections { .. } => connections(told),
+        Command::Table { action } => tables(action.as_ref(), told),
         Command::Upgrade => format!("process {} has taken over\n", text(&told["successor"])),
         Command::End { connection } => format!("connection {connection} closed\n"),
         _ => done(told),
@@ -160,6 +161,45 @@ fn connections(told: &Value) -> String {
         out.push_str(&format!("there may be more: --after {next}\n"));
     }
     out
+}
+
+fn tables(action: Option<&TableAction>, told: &Value) -> String {
+    match action {
+        None => {
+            let row = |one: &Value| {
+                let kept = Duration::try_from_secs_f64(one["expire_s"].as_f64().unwrap_or(0.0)).unwrap_or_default();
+                let kept = ago(kept).trim_end_matches(" ago").to_owned();
+                let mut cells = ["name", "key", "entries", "keys_max", "evictions"].map(|key| text(&one[key])).to_vec();
+                cells.push(kept);
+                cells.push(list(&one["readings"]).map(text).collect::<Vec<_>>().join(" "));
+                cells
+            };
+            let rows: Vec<_> = list(&told["tables"]).map(row).collect();
+            if rows.is_empty() {
+                return "there are no tables\n".to_owned();
+            }
+            table(&["NAME", "KEY", "ENTRIES", "MAX", "EVICTED", "KEPT", "COUNTS"], &rows)
+        }
+        Some(TableAction::Show { .. }) => entries(&list(&told["rows"]).collect::<Vec<_>>()),
+        Some(TableAction::Get { .. } | TableAction::Set { .. }) => entries(&[told]),
+        Some(TableAction::Clear { .. }) => format!("{} entries cleared\n", text(&told["cleared"])),
+    }
+}
+
+fn entries(rows: &[&Value]) -> String {
+    let Some(names) = rows.first().and_then(|row| row["values"].as_object()) else {
+        return "the table has no entries\n".to_owned();
+    };
+    let names: Vec<&str> = names.keys().map(String::as_str).collect();
+    let row = |one: &&Value| {
+        let idle = ago(Duration::try_from_secs_f64(one["idle_s"].as_f64().unwrap_or(0.0)).unwrap_or_default());
+        let mut cells = vec![text(&one["key"]), idle];
+        cells.extend(names.iter().map(|name| text(&one["values"][name])));
+        cells
+    };
+    let head: Vec<String> = ["key", "counted"].iter().chain(&names).map(|name| name.to_uppercase()).collect();
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    table(&head, &rows.iter().map(row).collect::<Vec<_>>())
 }
 
 fn changes(told: &Value) -> String {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use admin::Bound;
-use control::handover;
 use control::{Done, Order, Refusal};
+use control::{handover, handover_tables};
 use model::Address;
 use plan::{Plan, Publisher};
 use proxy::Workers;
@@ -71,6 +71,7 @@ fn take_in(told: &Value, plan: &Plan, telemetry: &Telemetry) {
     handover::inherit_endpoints(plan, &told["endpoints"], now);
     handover::inherit_circuits(plan, &told["circuits"], now);
     handover::inherit_sessions(plan, &told["sessions"], now);
+    handover_tables::inherit_tables(plan, &told["tables"], now);
     // It may be a part, without these.
     if told["figures"].is_object() {
         // What is configured counts on, whether this process has used it yet or not.
@@ -289,6 +290,7 @@ impl Live {
         let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
         json!({
             "sessions": handover::of_sessions(&plan, now, None),
+            "tables": handover_tables::of_tables(&plan, now, None),
             "figures": handover::of_figures(&self.telemetry.figures()),
             "goes_on": true,
         })
@@ -302,6 +304,7 @@ impl Live {
             "endpoints": handover::of_endpoints(&plan, now),
             "circuits": handover::of_circuits(&plan, now),
             "sessions": handover::of_sessions(&plan, now, since),
+            "tables": handover_tables::of_tables(&plan, now, since),
         });
         if first_at.is_none() {
             told["figures"] = handover::of_figures(&self.telemetry.figures());

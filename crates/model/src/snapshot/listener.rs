@@ -26,8 +26,29 @@ pub struct Listener {
     pub address_list: Option<AddressList>,
     /// Connections open at once, over all workers.
     pub connections_max: u32,
+    /// Bounds on the connections of each address.
+    pub per_address: Option<ConnectionsPerAddress>,
     /// What is spoken.
     pub protocol: Protocol,
+}
+
+/// Bounds on the connections of each client address, before anything is read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConnectionsPerAddress {
+    /// Connections open at once.
+    pub max: Option<u32>,
+    /// New connections, such as `10/s`.
+    pub rate: Option<String>,
+    /// New connections at once; by default what the rate gives in one second.
+    pub burst: Option<u32>,
+    /// Networks without bounds.
+    pub except: Vec<Cidr>,
+    /// Bits of an IPv4 address that identify a client, 1 to 32.
+    pub ipv4_prefix: u8,
+    /// Bits of an IPv6 address that identify a client, 1 to 128.
+    pub ipv6_prefix: u8,
+    /// Addresses whose rate is remembered.
+    pub keys_max: u32,
 }
 
 impl Listener {

@@ -7,7 +7,7 @@ use model::filter::FilterUse;
 use serde::{Deserialize, Serialize};
 
 use super::method_text;
-use crate::filter::{CalledCluster, Chain, Flow, Found, Need, RequestStep, Turn, compile_one};
+use crate::filter::{Away, CalledCluster, Chain, Flow, Found, Need, RequestStep, Turn, compile_one};
 
 /// One filter, and what it does to this request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,6 +77,8 @@ fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -
         let found = match flow {
             Flow::Need(Need::Work(job)) => Found::Work(job.0.run(&mut || 0)),
             Flow::Need(Need::Until(_)) => Found::Now,
+            // Nothing is spent there; what this process knows is told.
+            Flow::Need(Need::Store(_)) => Found::Store(Err(Away)),
             Flow::Need(Need::Body { .. }) => Found::Body(Ok(&none)),
             Flow::Need(Need::Call(call)) => return (Flow::Continue, Some(call.cluster)),
             end => return (end, None),

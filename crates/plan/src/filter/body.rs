@@ -6,6 +6,8 @@
 //!
 //! Bodies pass stages in the order of their [`Rank`], not in that of the list: nobody wants to replace text in what is compressed.
 
+use std::time::Instant;
+
 use model::fields::Fields;
 use model::{RequestHead, ResponseHead};
 
@@ -75,6 +77,8 @@ pub enum Stage {
     Coder(Box<dyn Coder>),
     /// Sees it.
     Tap(Box<dyn Tap>),
+    /// Says when its bytes may leave.
+    Pace(Box<dyn Pace>),
 }
 
 /// Makes other bytes of one body. It stays on one worker.
@@ -128,4 +132,10 @@ pub trait Tap {
 
     /// The body is over, and whole. A tap that is dropped without has seen a part.
     fn end(&mut self) {}
+}
+
+/// Holds one body to a rate. It changes nothing of the body, and the bytes that it holds back are not read from the sender.
+pub trait Pace {
+    /// Reserves at most `wanted` of the next bytes, at least one, and says from when on they may be written.
+    fn reserve(&mut self, wanted: usize, now: Instant) -> (usize, Instant);
 }

@@ -13,6 +13,7 @@ use super::{
     ResponseBodyStep, ResponseStep, ResponseView, Stage, Turn, compile_one,
 };
 use crate::jose::KeySource;
+use crate::table::Table;
 
 /// The filters of one route, compiled: only the steps that exist.
 #[derive(Default)]
@@ -37,12 +38,24 @@ impl Chain {
     /// # Errors
     /// Every filter that does not compile. Paths begin with its place in the list and its name: `0/cors/max_age`.
     pub fn compile(uses: &[FilterUse], before: Option<&Self>) -> Result<Self, Vec<Issue>> {
+        Self::compile_with(uses, before, &[])
+    }
+
+    /// The same beside these tables.
+    ///
+    /// # Errors
+    /// As [`Self::compile`].
+    pub(crate) fn compile_with(
+        uses: &[FilterUse],
+        before: Option<&Self>,
+        tables: &[Arc<Table>],
+    ) -> Result<Self, Vec<Issue>> {
         let (mut request, mut issues) = (Vec::new(), Vec::new());
         let mut response: Vec<Box<dyn ResponseStep>> = Vec::new();
         let mut request_bodies: Vec<Box<dyn RequestBodyStep>> = Vec::new();
         let mut response_bodies: Vec<Box<dyn ResponseBodyStep>> = Vec::new();
         let (mut guarded, mut guarded_response) = (Vec::new(), Vec::new());
-        let mut compiling = Compiling::after(before.map_or(&[], |chain| &chain.holdings.kept));
+        let mut compiling = Compiling::after(before.map_or(&[], |chain| &chain.holdings.kept)).beside(tables);
         for (place, used) in uses.iter().enumerate() {
             match compile_one((place, used), &mut compiling) {
                 Ok(steps) => {
@@ -100,7 +113,12 @@ impl Chain {
 
     /// For compiling its filters once more, with the very state that they keep.
     pub(crate) fn compiling_again(&self) -> Compiling<'_> {
-        Compiling::after(&self.holdings.kept)
+        Compiling::after(&self.holdings.kept).beside(&self.holdings.tables)
+    }
+
+    /// Whether the tables that its filters use are the very same as those of their names in a list.
+    pub(crate) fn has_tables(&self, tables: &[Arc<Table>]) -> bool {
+        self.holdings.tables.iter().all(|used| tables.iter().any(|table| Arc::ptr_eq(used, table)))
     }
 
     /// Runs the request steps until one answers, closes or needs something.

@@ -8,6 +8,7 @@ use model::Name;
 
 use super::events::{Counted, EventCounter};
 use super::need::CalledCluster;
+use crate::table::Table;
 
 /// State of a filter that all workers share and that plans to come take over.
 #[derive(Clone)]
@@ -26,6 +27,8 @@ pub(super) struct Holdings {
     pub called: Box<[Called]>,
     /// What its filters count.
     pub counted: Box<[Counted]>,
+    /// The tables that its filters use.
+    pub tables: Box<[Arc<Table>]>,
 }
 
 /// One chain while it is compiled.
@@ -38,6 +41,10 @@ pub struct Compiling<'a> {
     counted: Vec<Counted>,
     /// The filter's place in the list, and its name.
     filter: (usize, &'static str),
+    /// All tables; `None`: they are not known, as where settings are only checked.
+    tables: Option<&'a [Arc<Table>]>,
+    /// Those that are used.
+    used: Vec<Arc<Table>>,
 }
 
 /// A cluster that a filter calls.
@@ -64,7 +71,26 @@ impl<'a> Compiling<'a> {
 
     /// The filters of a route after those that kept this.
     pub(super) fn after(before: &'a [Kept]) -> Self {
-        Self { before, kept: Vec::new(), notes: 0, called: Vec::new(), counted: Vec::new(), filter: (0, "") }
+        let (kept, called, counted, used) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { before, kept, notes: 0, called, counted, filter: (0, ""), tables: None, used }
+    }
+
+    /// Says which tables there are.
+    pub(super) fn beside(self, tables: &'a [Arc<Table>]) -> Self {
+        Self { tables: Some(tables), ..self }
+    }
+
+    /// Returns the table of this name. `None`: tables are not known, because settings are only checked.
+    ///
+    /// # Errors
+    /// There is none of this name, but those of these.
+    pub(super) fn known_table(&mut self, name: &str) -> Result<Option<Arc<Table>>, Vec<String>> {
+        let Some(tables) = self.tables else { return Ok(None) };
+        let Some(table) = tables.iter().find(|table| table.name().as_str() == name) else {
+            return Err(tables.iter().map(|table| table.name().to_string()).collect());
+        };
+        self.used.push(Arc::clone(table));
+        Ok(Some(Arc::clone(table)))
     }
 
     /// Goes on with the filter of this name at this place in the list.
@@ -112,7 +138,12 @@ impl<'a> Compiling<'a> {
 
     /// What the chain has beside its steps.
     pub(super) fn finish(self) -> Holdings {
-        Holdings { kept: self.kept.into(), called: self.called.into(), counted: self.counted.into() }
+        Holdings {
+            kept: self.kept.into(),
+            called: self.called.into(),
+            counted: self.counted.into(),
+            tables: self.used.into(),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     Answers, Compiling, Extent, Flow, Found, GuardedResponse, MakeStage, Rank, RequestBodyStep, RequestStep,
     ResponseBodyStep, ResponseStep, ResponseView, Stage, Steps, Turn,
 };
-use crate::route::when::WhenPlan;
+use crate::route::when::{Asked, WhenPlan};
 
 /// Something done where a condition holds.
 struct Conditional<S> {
@@ -21,12 +21,17 @@ struct Conditional<S> {
 /// may change the path, or take a field away.
 struct Judge(Arc<WhenPlan>);
 
+/// What conditions are asked of.
+fn asked<'h, 'a: 'h>(head: &'h RequestHead, turn: &Turn<'a>) -> Asked<'h> {
+    Asked { head, caller: turn.facts.caller(), now: Some(turn.now) }
+}
+
 /// The same steps, under a condition. Verdicts that are kept for the response are notes.
 ///
 /// # Errors
 /// What is wrong with the condition, with its path below `when`.
 pub(super) fn steps(when: &When, steps: Steps, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
-    let mut when = WhenPlan::compile(when)?;
+    let mut when = WhenPlan::compile(when, compiling)?;
     if (steps.request.is_some() || steps.request_body.is_some())
         && let Some(path) = when.asks_status()
     {
@@ -57,15 +62,15 @@ pub(super) fn steps(when: &When, steps: Steps, compiling: &mut Compiling<'_>) ->
 
 impl RequestStep for Judge {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
-        self.0.judge((head, turn.facts.caller()), turn.notes, turn.scratch);
+        self.0.judge(asked(head, turn), turn.notes, turn.scratch);
         Flow::Continue
     }
 }
 
 impl RequestStep for Conditional<Box<dyn RequestStep>> {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
-        self.when.judge((head, turn.facts.caller()), turn.notes, turn.scratch);
-        if self.when.holds((head, turn.facts.caller()), (turn.notes, None), turn.scratch) {
+        self.when.judge(asked(head, turn), turn.notes, turn.scratch);
+        if self.when.holds(asked(head, turn), (turn.notes, None), turn.scratch) {
             self.step.apply(head, turn)
         } else {
             Flow::Continue
@@ -103,8 +108,7 @@ impl ResponseStep for Conditional<Box<dyn ResponseStep>> {
 
 impl<S> Conditional<S> {
     fn holds_for(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> bool {
-        let caller = turn.facts.caller();
-        self.when.holds((view.request, caller), (turn.notes, Some(head.status)), turn.scratch)
+        self.when.holds(asked(view.request, turn), (turn.notes, Some(head.status)), turn.scratch)
     }
 }
 
@@ -114,7 +118,7 @@ impl RequestBodyStep for Conditional<Box<dyn RequestBodyStep>> {
     }
 
     fn begin(&self, head: &mut RequestHead, extent: Extent, turn: &mut Turn<'_>) -> Option<(MakeStage, Extent)> {
-        let holds = self.when.holds((head, turn.facts.caller()), (turn.notes, None), turn.scratch);
+        let holds = self.when.holds(asked(head, turn), (turn.notes, None), turn.scratch);
         if holds { self.step.begin(head, extent, turn) } else { None }
     }
 }

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use super::settings::{DurationText, Settings};
 use super::share::Share;
 use super::{Compiling, EventCounter, FilterEntry, Flow, Found, Need, RequestStep, Steps, Turn};
+use crate::units;
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<FaultInjection>("fault", DOC);
 
@@ -172,7 +173,7 @@ impl DelayRule {
     /// How long this request is delayed, if it is.
     fn draw(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Option<Duration> {
         let asked = self.when.draws(head, turn)?;
-        let time = DurationText::parse(asked).map_or(self.time, |asked| asked.min(self.time));
+        let time = units::duration(asked).map_or(self.time, |asked| asked.min(self.time));
         let jitter = self.jitter.as_millis() as u64;
         let more = if jitter == 0 || turn.is_rehearsal { 0 } else { (turn.chance)() % (jitter + 1) };
         Some(time + Duration::from_millis(more))

@@ -8,7 +8,7 @@ use model::{FieldName, RequestHead};
 
 use super::notes::Notes;
 use super::pattern::NamePattern;
-use crate::route::when::WhenPlan;
+use crate::route::when::{Asked, WhenPlan};
 
 /// Some fields of requests or responses.
 #[derive(Clone, Debug)]
@@ -56,7 +56,9 @@ impl GuardedResponse {
     /// Returns the fields that no trailer of a response with this status may bring. `scratch` as in [`super::Turn`].
     pub fn fields(&self, of: (&RequestHead, Caller<'_>), noted: (&Notes, u16), scratch: &mut Vec<u8>) -> &[Guarded] {
         let (notes, status) = noted;
-        let holds = self.when.as_ref().is_none_or(|when| when.holds(of, (notes, Some(status)), scratch));
+        // What tables have counted was noted with the request.
+        let asked = Asked { head: of.0, caller: of.1, now: None };
+        let holds = self.when.as_ref().is_none_or(|when| when.holds(asked, (notes, Some(status)), scratch));
         if holds { &self.fields } else { &[] }
     }
 }

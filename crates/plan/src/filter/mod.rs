@@ -20,6 +20,7 @@ mod add_request_header;
 mod add_response_header;
 mod address_list;
 mod api_key;
+mod bandwidth_limit;
 mod basic_auth;
 pub mod body;
 mod body_limit;
@@ -30,12 +31,14 @@ mod client_certificate;
 mod coding;
 mod compiling;
 mod compress;
+mod concurrency_limit;
 mod conditional;
 mod cors;
 mod credential;
 mod csrf;
 mod decompress;
 mod deny;
+mod ended;
 mod error_page;
 pub mod events;
 mod fault;
@@ -46,12 +49,14 @@ pub mod guarded;
 mod header_names;
 mod introspection;
 mod jwt;
+mod limit_key;
 mod maintenance;
 mod media_types;
 mod mirror;
 mod need;
 pub mod notes;
 mod origins;
+mod over;
 mod passing;
 pub mod pattern;
 mod quality;
@@ -69,10 +74,13 @@ mod set_request_header;
 mod set_response_header;
 pub mod settings;
 mod share;
+mod shared_limit;
 mod signed_url;
+pub(crate) mod tables;
 pub mod template;
 mod timings;
 mod token_cache;
+mod track;
 pub mod turn;
 pub mod variables;
 
@@ -91,15 +99,16 @@ use model::{Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
 pub use body::{
-    BadBody, Coded, Coder, Extent, MakeStage, Rank, RequestBodyStep, ResponseBodyStep, Stage, Tap, Turning,
+    BadBody, Coded, Coder, Extent, MakeStage, Pace, Rank, RequestBodyStep, ResponseBodyStep, Stage, Tap, Turning,
 };
 pub use chain::Chain;
 pub use compiling::Compiling;
+pub use ended::{AtEnd, Ended};
 pub use events::{Counted, EventCounter};
 pub use guarded::{Guarded, GuardedResponse};
 pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
-pub use need::{Call, CalledCluster, Found, Job, Need, Reply, TooLong, Work};
-pub use notes::{Note, Notes};
+pub use need::{Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreLogin, TooLong, Work};
+pub use notes::{LimitStatus, Note, Notes};
 pub use settings::Settings;
 pub use template::Template;
 pub use turn::Turn;
@@ -131,6 +140,9 @@ pub const FILTERS: &[FilterEntry] = &[
     csrf::ENTRY,
     forward_auth::ENTRY,
     rate_limit::ENTRY,
+    concurrency_limit::ENTRY,
+    bandwidth_limit::ENTRY,
+    track::ENTRY,
     compress::ENTRY,
     decompress::ENTRY,
     replace_body::ENTRY,

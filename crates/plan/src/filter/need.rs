@@ -22,6 +22,8 @@ pub enum Need {
     },
     /// That a moment has come.
     Until(Instant),
+    /// What a store that several instances share says of a limit.
+    Store(Box<StoreAsk>),
 }
 
 impl Need {
@@ -42,7 +44,54 @@ pub enum Found<'a> {
     Body(Result<&'a Arc<[u8]>, TooLong>),
     /// The moment has come.
     Now,
+    /// What the store says; an error if it did not answer in time.
+    Store(Result<Spent, Away>),
 }
+
+/// A question about one key of a limit, which counts a request of it if it lets it through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreAsk {
+    /// The cluster of the store.
+    pub cluster: CalledCluster,
+    /// How to log in there.
+    pub login: Arc<StoreLogin>,
+    /// The key in the store.
+    pub key: Vec<u8>,
+    /// The interval, the burst, and what a request may be ahead at most, in microseconds.
+    pub arguments: Arc<[String; 3]>,
+    /// How long to wait.
+    pub timeout: Duration,
+}
+
+/// How to log in at a store.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreLogin {
+    /// The user; `None`: the default one.
+    pub username: Option<String>,
+    /// The password; `None`: none is asked for.
+    pub password: Option<String>,
+    /// The number of the database.
+    pub database: u16,
+}
+
+impl fmt::Debug for StoreLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreLogin").field("username", &self.username).finish_non_exhaustive()
+    }
+}
+
+/// What a store says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// It is let through, and counted.
+    pub is_allowed: bool,
+    /// Nanoseconds that its key was ahead of its time before.
+    pub ahead: u64,
+}
+
+/// A store did not answer: it cannot be reached, is too slow, or refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Away;
 
 /// A request to a cluster beside the one that the client has made. It has the cluster's balancing, retries, limits and health, and
 /// is cancelled with its exchange.

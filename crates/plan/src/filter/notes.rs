@@ -1,7 +1,9 @@
 //! What filters leave for later steps of the same exchange, and for its access log.
 
+use std::fmt;
 use std::sync::Arc;
 
+use super::ended::{AtEnd, Ended, Pending};
 use super::mirror::Mirror;
 use crate::jose::Claims;
 
@@ -17,8 +19,34 @@ pub enum Note {
     Number(u64),
 }
 
+/// What limits have done with a request so far: of several, the last in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LimitStatus {
+    /// It has met no limit.
+    #[default]
+    None,
+    /// It was within all limits.
+    Passed,
+    /// It waited for its turn.
+    Delayed,
+    /// It was beyond a limit that only marks.
+    Marked,
+}
+
+impl LimitStatus {
+    /// Returns its name: `passed`, `delayed`, `marked`, or nothing.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Passed => "passed",
+            Self::Delayed => "delayed",
+            Self::Marked => "marked",
+        }
+    }
+}
+
 /// The notes of one exchange. They belong to a head in the pool of its worker, so that a worker that is warm allocates nothing.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct Notes {
     /// Bytes of the request's body that are carried, where a filter bounds them.
     pub body_max: Option<u64>,
@@ -28,12 +56,16 @@ pub struct Notes {
     has_user: bool,
     claims: Option<Arc<Claims>>,
     numbered: Vec<Note>,
+    limit: LimitStatus,
+    pending: Pending,
 }
 
 impl Notes {
-    /// Forgets all of them; memory stays.
+    /// Forgets all of them; memory stays. What is still to be done at the end of the exchange is done.
     #[inline]
     pub fn clear(&mut self) {
+        self.end(&Ended::default());
+        self.limit = LimitStatus::None;
         self.body_max = None;
         self.mirrors.clear();
         self.has_user = false;
@@ -65,6 +97,35 @@ impl Notes {
         self.claims.as_deref()
     }
 
+    /// Has something done once the exchange has ended, however it ends: also when its client has gone, or the notes are dropped.
+    pub fn at_end(&mut self, what: Arc<dyn AtEnd>, token: u64) {
+        self.pending.push(what, token);
+    }
+
+    /// Returns whether anything is to be done at the end of the exchange.
+    #[inline]
+    pub fn awaits_end(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Does what is to be done at the end of the exchange, once.
+    #[inline]
+    pub fn end(&mut self, ended: &Ended) {
+        self.pending.end(ended);
+    }
+
+    /// Notes what a limit has done with the request, unless one before it has done more.
+    #[inline]
+    pub fn raise_limit(&mut self, status: LimitStatus) {
+        self.limit = self.limit.max(status);
+    }
+
+    /// Returns what limits have done with the request.
+    #[inline]
+    pub fn limit_status(&self) -> LimitStatus {
+        self.limit
+    }
+
     /// Returns the note of this number.
     pub fn get(&self, number: usize) -> Note {
         self.numbered.get(number).copied().unwrap_or_default()
@@ -84,6 +145,15 @@ impl Notes {
             Note::Flag(flag) => Some(flag),
             Note::None | Note::Number(_) => None,
         }
+    }
+}
+
+impl fmt::Debug for Notes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { body_max, numbered, limit, .. } = self;
+        let mut shown = f.debug_struct("Notes");
+        shown.field("body_max", body_max).field("user", &self.user()).field("numbered", numbered).field("limit", limit);
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -107,5 +177,46 @@ mod tests {
         assert_eq!((notes.flag(2), notes.user(), notes.body_max), (None, None, None));
         notes.set_user(b"");
         assert_eq!(notes.user(), Some(&b""[..]));
+    }
+    struct Told(std::sync::Mutex<Vec<(u64, u16)>>);
+
+    impl AtEnd for Told {
+        fn at_end(&self, token: u64, ended: &Ended) {
+            self.0.lock().unwrap().push((token, ended.status));
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_done_at_the_end_is_done_once_however_that_comes() {
+        let told = Arc::new(Told(std::sync::Mutex::default()));
+        let mut notes = Notes::default();
+        let begin = |notes: &mut Notes, token| notes.at_end(told.clone(), token);
+        begin(&mut notes, 1);
+        begin(&mut notes, 2);
+        notes.end(&Ended { status: 200, ..Ended::default() });
+        notes.end(&Ended { status: 500, ..Ended::default() });
+        begin(&mut notes, 3);
+        notes.clear();
+        notes.clear();
+        begin(&mut notes, 4);
+        drop(notes);
+        assert_eq!(*told.0.lock().unwrap(), [(1, 200), (2, 200), (3, 0), (4, 0)]);
+    }
+
+    #[test]
+    fn the_most_that_limits_have_done_counts() {
+        let mut notes = Notes::default();
+        assert_eq!(notes.limit_status().as_str(), "");
+        for (status, shown) in [
+            (LimitStatus::Passed, "passed"),
+            (LimitStatus::Marked, "marked"),
+            (LimitStatus::Delayed, "marked"),
+            (LimitStatus::Passed, "marked"),
+        ] {
+            notes.raise_limit(status);
+            assert_eq!(notes.limit_status().as_str(), shown);
+        }
+        notes.clear();
+        assert_eq!(notes.limit_status(), LimitStatus::None);
     }
 }

@@ -1,22 +1,25 @@
 //! `rate_limit`.
 
-mod rate;
-mod table;
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, LazyLock};
 
-use model::{FieldName, Issue, LocalResponse, RequestHead, ResponseHead};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, de};
-use serde_json::Value;
+use std::time::Duration;
 
+use model::{FieldName, Issue, RequestHead, ResponseHead};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::limit_key::KeySetting;
+use super::notes::LimitStatus;
+use super::over::{Excess, Over, too_many};
 use super::settings::Settings;
-use super::{Compiling, EventCounter, FilterEntry, Flow, Note, RequestStep, ResponseStep, ResponseView, Steps, Turn};
-use rate::{Limit, Verdict};
-use table::Table;
+use super::shared_limit::{Shared, SharedLimit, WhenAway};
+use super::{
+    Compiling, EventCounter, FilterEntry, Flow, Found, Need, Note, RequestStep, ResponseStep, ResponseView, Steps, Turn,
+};
+use crate::limit::{Key, Limit, Rates, Verdict};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RateLimit>("rate_limit", DOC);
 
@@ -24,8 +27,8 @@ const DOC: &str = r#"Limits the request rate of each client, and rejects request
 
 Each key, by default the address of a client, has an allowance of `burst` requests, which refills at `rate`. A request without
 allowance is answered with `status` (429 by default), a line of text and `retry-after`, in seconds, rounded up; it is not counted. The
-algorithm is GCRA, equivalent to a token bucket: it has no windows, so no client can send twice the rate at the boundary of two. Counting is exact over all workers of one process. Processes and machines count on their own: with three instances
-a client gets up to three times the rate.
+algorithm is GCRA, equivalent to a token bucket: it has no windows, so no client can send twice the rate at the boundary of two. Counting is exact over all workers of one process. Processes and machines count on their own, so that with three instances
+a client gets up to three times the rate, unless the limit is `shared`.
 
 `rate` is a count and a time: `10/s`, `300/m`, `1000/h`, or with any duration `5/10s`. `burst` is by default what the rate gives in one
 second, at least 1. `burst: 1` spaces requests evenly; browsers load a page with many requests at once, so give them a burst of 20 or
@@ -49,7 +52,23 @@ other seven has more left. Set `keys_max` to several times the number of clients
 A configuration change keeps the counts, also when `rate` or `burst` change: no client waits longer than the new limit requires. Another
 `key`, `ipv6_prefix` or `keys_max` starts from zero, as does a new process after a restart or an upgrade.
 
-`equipoise_filter_events_total` counts rejected requests as `limited`.
+`over` says what becomes of requests beyond the limit:
+
+- `refuse`, the default: they are answered with `status`.
+- `{ delay: 2s }`: a request waits for its turn, as long as that is at most so far away, up to 10m; others are refused. So requests reach
+  the endpoints at `rate`, and a short peak is spread instead of refused.
+- `{ tarpit: 10s }`: they are refused after this time, up to 10m, so that a client that sends one request after another loses time.
+- `close`: the connection, or the stream of HTTP/2 and HTTP/3, ends without a response.
+- `mark`: they pass, as in a dry run. `{limit_status}` is `marked` then, for filters after this one.
+
+A request that is held back keeps its connection; `connections_max` and the limits on streams bound their number.
+
+`shared` counts in a Redis or Valkey that several instances share, so that the limit is exact over all of them. Each request costs one round
+trip; a worker sends what is asked at the same time together. `when_away` says what happens while the store does not answer within `timeout`.
+Redis must not be a Redis Cluster (a sharded one); its clock counts. Instances that share a limit need the same `name`, `rate`, `burst` and `over`.
+
+`equipoise_filter_events_total` counts requests that the store did not judge as `away`, and requests beyond the limit as `limited`, or `marked` in a dry run, and those that waited for their turn
+as `delayed`.
 
 `headers: true` adds `ratelimit-policy` and `ratelimit` (draft-ietf-httpapi-ratelimit-headers) to all responses of requests that were
 counted: `q` is the burst, `w` the seconds in which it refills, `r` the remaining allowance, and `t` the seconds until the next request is allowed if nothing is left, or else until the allowance is full.
@@ -59,6 +78,9 @@ filters:
   - rate_limit: { rate: 10/s, burst: 20 }
   - rate_limit: { rate: 1000/h, burst: 100, key: { header: x-api-key }, headers: true }
     when: { path: { prefix: /api } }
+  - rate_limit: { rate: 5/s, burst: 1, over: { delay: 2s } }
+    when: { path: { exact: /search } }
+  - rate_limit: { rate: 100/m, burst: 100, shared: { redis: { cluster: redis }, name: api, when_away: local } }
 ```
 "#;
 
@@ -80,177 +102,130 @@ struct RateLimit {
     /// Bits of an IPv6 address that identify a client, from 1 to 128; 64 by default.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: Option<u8>,
+    /// What becomes of requests beyond the limit: `refuse` (the default), `close`, `mark`, `{ delay: TIME }` or `{ tarpit: TIME }`.
+    #[serde(default)]
+    over: Over,
     /// Status of the response to rejected requests, from 400 to 599; 429 by default.
     #[schemars(range(min = 400, max = 599))]
     status: Option<u16>,
     /// Limit on remembered keys, from 1 to 10,000,000, with 16 bytes each; 100,000 by default.
     #[schemars(range(min = 1, max = 10_000_000))]
     keys_max: Option<u32>,
+    /// Count in a store that several instances share.
+    shared: Option<Shared>,
     /// Whether responses have the fields `ratelimit` and `ratelimit-policy` with the remaining allowance.
     #[serde(default)]
     headers: bool,
 }
 
-/// What is counted, as it is written.
-#[derive(Default)]
-enum KeySetting {
-    #[default]
-    Client,
-    Header(String),
-}
-
-impl<'de> Deserialize<'de> for KeySetting {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        match &value {
-            Value::String(text) if text == "client" => Ok(Self::Client),
-            Value::Object(map) if map.len() == 1 => match map.get("header") {
-                Some(Value::String(name)) => Ok(Self::Header(name.clone())),
-                _ => Err(de::Error::custom(format!("{value} is not a key: write `client` or {{ header: NAME }}"))),
-            },
-            _ => Err(de::Error::custom(format!("{value} is not a key: write `client` or {{ header: NAME }}"))),
-        }
-    }
-}
-
-impl JsonSchema for KeySetting {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Key".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [
-            { "type": "string", "enum": ["client"] },
-            {
-                "type": "object",
-                "properties": { "header": {
-                    "type": "string",
-                    "description": "Name of the header field whose value is counted.",
-                } },
-                "required": ["header"],
-                "additionalProperties": false,
-            },
-        ] })
-    }
-}
-
 impl Settings for RateLimit {
     fn compile(self, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
         let limit = Limit::compile(&self.rate, self.burst)?;
-        let status = self.status.unwrap_or(429);
-        if !(400..600).contains(&status) {
-            return Err(Issue::at("status", format!("{status} is not an error")).suggest("use 400 to 599"));
-        }
+        let limit = if let Over::Delay(most) = self.over { limit.delaying(most) } else { limit };
+        let excess = Excess::compile(self.over, self.status, compiling)?;
+        let delayed = matches!(self.over, Over::Delay(_)).then(|| compiling.counter("delayed"));
         let keys_max = self.keys_max.unwrap_or(100_000);
         if !(1..=KEYS_MAX).contains(&keys_max) {
             let message = format!("{keys_max} keys are not between 1 and {KEYS_MAX}");
             return Err(Issue::at("keys_max", message).suggest("leave it out for 100000"));
         }
-        let key = Key::compile(self.key, self.ipv6_prefix)?;
+        let key = self.key.compile(self.ipv6_prefix)?;
+        let name = format!("{} {} {key:?}", self.rate, limit.burst);
+        let shared = self.shared.map(|shared| shared.compile(&limit, name, compiling)).transpose()?;
         // What is counted by another key, or lies elsewhere in the table, is of no use to the next plan.
-        let table = compiling.kept(&format!("{key:?} {keys_max}"), || Table::new(keys_max as usize));
+        let rates = compiling.kept(&format!("{key:?} {keys_max}"), || Rates::new(keys_max as usize));
         let headers = self.headers.then(|| Headers::new(compiling.note(), &self.rate, &limit));
         let note = headers.as_ref().map(|headers| headers.note);
         Ok(Steps {
             response: headers.map(|headers| Box::new(headers) as Box<dyn ResponseStep>),
-            ..Steps::of_request(RateLimitStep {
-                limit,
-                key,
-                table,
-                status,
-                note,
-                limited: compiling.counter("limited"),
-            })
+            ..Steps::of_request(RateLimitStep { limit, key, rates, excess, delayed, note, shared })
         })
-    }
-}
-
-/// What is counted, compiled.
-#[derive(Debug)]
-enum Key {
-    /// The bits of an IPv6 address that count are set.
-    Client {
-        ipv6_mask: u128,
-    },
-    Header(FieldName),
-}
-
-impl Key {
-    fn compile(setting: KeySetting, ipv6_prefix: Option<u8>) -> Result<Self, Issue> {
-        match (setting, ipv6_prefix) {
-            (KeySetting::Client, prefix) => match prefix.unwrap_or(64) {
-                bits @ 1..=128 => Ok(Self::Client { ipv6_mask: u128::MAX << (128 - u32::from(bits)) }),
-                bits => {
-                    let issue = Issue::at("ipv6_prefix", format!("{bits} is not between 1 and 128"));
-                    Err(issue.suggest("use 64, or 56 or 48 if clients get larger networks"))
-                }
-            },
-            (KeySetting::Header(_), Some(_)) => {
-                let issue = Issue::at("ipv6_prefix", "`ipv6_prefix` has no effect with `key: { header: … }`");
-                Err(issue.suggest("leave it out"))
-            }
-            (KeySetting::Header(name), None) => {
-                // In lower case: the same key, however a person spells it.
-                let name = FieldName::new(&name.to_ascii_lowercase());
-                name.map(Self::Header).map_err(|message| Issue::at("key/header", message))
-            }
-        }
-    }
-
-    /// Calls with the bytes that stand for the key of a request.
-    fn with<T>(&self, head: &RequestHead, client: IpAddr, call: impl FnOnce(&[u8]) -> T) -> T {
-        match self {
-            Self::Client { ipv6_mask } => match client.to_canonical() {
-                IpAddr::V4(address) => call(&address.octets()),
-                IpAddr::V6(address) => call(&Ipv6Addr::from_bits(address.to_bits() & ipv6_mask).octets()),
-            },
-            Self::Header(name) => {
-                let mut values = head.fields.all(name);
-                // Which of several values an endpoint reads is unknown: none of them may count on its own.
-                match (values.next(), values.next()) {
-                    (Some(value), None) => call(value),
-                    _ => call(b""),
-                }
-            }
-        }
     }
 }
 
 struct RateLimitStep {
     limit: Limit,
     key: Key,
-    table: Arc<Table>,
-    status: u16,
+    rates: Arc<Rates>,
+    excess: Excess,
+    /// Requests that waited for their turn, where they may.
+    delayed: Option<EventCounter>,
     /// Where the verdict is noted, if responses tell of it.
     note: Option<usize>,
-    limited: EventCounter,
+    /// Where it is counted, if not here.
+    shared: Option<SharedLimit>,
 }
 
 impl RequestStep for RateLimitStep {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
-        let client = turn.facts.client;
-        let verdict = self.key.with(head, client, |key| self.table.judge(key, &self.limit, turn));
-        if let Some(note) = self.note {
-            turn.notes.set(note, Headers::pack(&verdict));
+        match &self.shared {
+            Some(shared) if !turn.is_rehearsal => {
+                let ask = self.key.with(head, turn.facts.client, |key| shared.ask(key));
+                Flow::Need(Need::Store(ask))
+            }
+            _ => self.judge(head, turn),
         }
-        if verdict.is_allowed {
-            return Flow::Continue;
+    }
+
+    fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
+        match (found, &self.shared) {
+            (Found::Store(Ok(spent)), _) => self.decide(&self.limit.verdict(spent.is_allowed, spent.ahead), turn),
+            (Found::Store(Err(_)), Some(shared)) => self.without(shared, head, turn),
+            _ => {
+                // How long the client should wait is another time after the wait.
+                let verdict = self.key.with(head, turn.facts.client, |key| self.rates.look(key, &self.limit, turn.now));
+                self.excess.resume(|status| too_many(status, Some(verdict.wait_seconds())))
+            }
         }
-        turn.count(&self.limited);
-        self.reject(&verdict)
     }
 }
 
 impl RateLimitStep {
+    /// Judges a request by what this process has counted.
+    fn judge(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Flow {
+        let client = turn.facts.client;
+        let verdict = self.key.with(head, client, |key| {
+            if turn.is_rehearsal {
+                self.rates.look(key, &self.limit, turn.now)
+            } else {
+                self.rates.spend(key, &self.limit, turn.now, turn.chance)
+            }
+        });
+        self.decide(&verdict, turn)
+    }
+
+    fn decide(&self, verdict: &Verdict, turn: &mut Turn<'_>) -> Flow {
+        if let Some(note) = self.note {
+            turn.notes.set(note, Headers::pack(verdict));
+        }
+        if !verdict.is_allowed {
+            return self.excess.flow(turn, |status| too_many(status, Some(verdict.wait_seconds())));
+        }
+        if verdict.delay == 0 {
+            turn.notes.raise_limit(LimitStatus::Passed);
+            return Flow::Continue;
+        }
+        self.delay(verdict, turn)
+    }
+
+    /// Goes on where the store does not answer.
     #[cold]
-    fn reject(&self, verdict: &Verdict) -> Flow {
-        // RFC 6585 section 4 and RFC 9110 section 10.2.3.
-        let fields = vec![
-            ("content-type".to_owned(), "text/plain; charset=utf-8".to_owned()),
-            ("retry-after".to_owned(), verdict.wait_seconds().to_string()),
-        ];
-        let body = b"too many requests\n".to_vec();
-        Flow::Respond(Box::new(LocalResponse { status: self.status, fields, body }))
+    fn without(&self, shared: &SharedLimit, head: &RequestHead, turn: &mut Turn<'_>) -> Flow {
+        turn.count(&shared.away);
+        match shared.when_away {
+            WhenAway::Local => self.judge(head, turn),
+            WhenAway::Open => Flow::Continue,
+            WhenAway::Closed => Flow::refuse(503, "the rate limit is not available"),
+        }
+    }
+
+    #[cold]
+    fn delay(&self, verdict: &Verdict, turn: &mut Turn<'_>) -> Flow {
+        if let Some(delayed) = &self.delayed {
+            turn.count(delayed);
+        }
+        turn.notes.raise_limit(LimitStatus::Delayed);
+        Flow::Need(Need::Until(turn.now + Duration::from_nanos(verdict.delay)))
     }
 }
 

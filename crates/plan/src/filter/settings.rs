@@ -12,6 +12,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Value, json};
 
 use super::{Compiling, Steps};
+use crate::units;
 
 /// What a person writes under a filter's name.
 pub trait Settings: DeserializeOwned + JsonSchema {
@@ -120,31 +121,11 @@ impl<T: JsonSchema> JsonSchema for Ordered<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurationText(pub Duration);
 
-impl DurationText {
-    const MAX: Duration = Duration::from_secs(8_760 * 3_600);
-    /// From the longest unit down, with their milliseconds.
-    const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
-
-    pub(super) fn parse(text: &str) -> Option<Duration> {
-        let (mut rest, mut units, mut total) = (text, &Self::UNITS[..], Duration::ZERO);
-        while !rest.is_empty() {
-            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-            let letters = rest[digits..].bytes().take_while(u8::is_ascii_alphabetic).count();
-            let at = units.iter().position(|(unit, _)| *unit == &rest[digits..digits + letters])?;
-            let count: u32 = rest[..digits].parse().ok()?;
-            total += Duration::from_millis(u64::from(count) * units[at].1);
-            units = &units[at + 1..];
-            rest = &rest[digits + letters..];
-        }
-        (total > Duration::ZERO && total <= Self::MAX).then_some(total)
-    }
-}
-
 impl<'de> Deserialize<'de> for DurationText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let refuse = || D::Error::custom(format!("`{text}` is not a duration such as 250ms, 2s or 1m30s"));
-        Self::parse(&text).map(Self).ok_or_else(refuse)
+        units::duration(&text).map(Self).ok_or_else(refuse)
     }
 }
 
@@ -184,7 +165,7 @@ impl SizeText {
         ("GiB", 1 << 30),
     ];
 
-    fn parse(text: &str) -> Option<u64> {
+    pub(super) fn parse(text: &str) -> Option<u64> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let unit = text[digits..].trim_start_matches(' ');
         let (_, factor) = Self::UNITS.iter().find(|(name, _)| *name == unit)?;

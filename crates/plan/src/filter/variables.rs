@@ -9,7 +9,7 @@ use model::facts::{ClientNames, TlsFacts};
 use model::proxy_protocol::TlvName;
 use model::{Facts, FieldName, Fields, Issue, Known, Name, RequestHead, ResponseHead};
 
-use super::{Notes, ResponseView, settings};
+use super::{LimitStatus, Notes, ResponseView, settings};
 use crate::jose::Claims;
 use crate::route::query;
 
@@ -50,6 +50,7 @@ pub enum Variable {
     TlsClientDns,
     TlsClientUri,
     User,
+    LimitStatus,
     RequestHeader(FieldName),
     QueryParam(Box<str>),
     Cookie(Box<str>),
@@ -177,6 +178,12 @@ pub const VARIABLES: &[VariableSpec] = &[
         "The first URI of the verified client certificate, such as a SPIFFE ID.",
     ),
     plain("user", Variable::User, Stage::Request, "Name of the user that a filter has verified, such as `basic_auth`."),
+    plain(
+        "limit_status",
+        Variable::LimitStatus,
+        Stage::Request,
+        "What earlier limits did with the request: `passed`, `delayed`, `marked` (beyond a limit with `over: mark`), or empty without any.",
+    ),
     with_argument(
         "request_header",
         |name| Ok(Variable::RequestHeader(FieldName::new(name)?)),
@@ -257,6 +264,7 @@ pub struct Values<'a> {
     endpoint: Option<&'a Name>,
     user: Option<&'a [u8]>,
     claims: Option<&'a Claims>,
+    limit: LimitStatus,
 }
 
 impl<'a> Values<'a> {
@@ -271,6 +279,7 @@ impl<'a> Values<'a> {
             endpoint: None,
             user: facts.user,
             claims: None,
+            limit: LimitStatus::None,
         }
     }
 
@@ -279,9 +288,9 @@ impl<'a> Values<'a> {
         Self { response: Some(response), ..Self::of_view(view, facts, response.status) }
     }
 
-    /// Returns the same with the user and the claims that a filter of the same chain has verified.
+    /// Returns the same with what filters of the same chain have noted.
     pub(super) fn with_notes(self, notes: &'a Notes) -> Self {
-        Self { user: notes.user(), claims: notes.claims(), ..self }
+        Self { user: notes.user(), claims: notes.claims(), limit: notes.limit_status(), ..self }
     }
 
     fn of_view(view: &ResponseView<'a>, facts: &'a Facts<'a>, status: u16) -> Self {
@@ -337,6 +346,7 @@ impl Variable {
             Self::TlsClientDns => write_text(values.client_name(|names| names.dns.first().map(String::as_str)), out),
             Self::TlsClientUri => write_text(values.client_name(|names| names.uris.first().map(String::as_str)), out),
             Self::User => out.extend_from_slice(values.user.unwrap_or_default()),
+            Self::LimitStatus => write_text(values.limit.as_str(), out),
             Self::RequestHeader(name) => write_joined(&request.fields, name, out),
             Self::QueryParam(name) => {
                 let value = query::parameter(request.query().unwrap_or_default(), name.as_bytes());

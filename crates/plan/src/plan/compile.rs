@@ -20,6 +20,7 @@ use crate::cluster::subset::{self, SubsetPlan};
 use crate::filter::variables::Stage;
 use crate::filter::{Chain, Template};
 use crate::health::expectation;
+use crate::limit::PerAddress;
 use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots};
 use crate::route::choice::ClusterChoice;
 use crate::route::conditions::Conditions;
@@ -27,6 +28,7 @@ use crate::route::redirect::RedirectPlan;
 use crate::route::router::Router;
 use crate::route::sni::SniTable;
 use crate::route::weighted::WeightedClusters;
+use crate::table::Table;
 
 /// Compiles a snapshot. `previous` is the plan in force.
 ///
@@ -37,18 +39,19 @@ pub fn compile(snapshot: Arc<Snapshot>, previous: Option<&Plan>, generation: u64
     let mut compiler = Compiler::new(&snapshot, previous);
     let routes = compiler.routes();
     let listeners = compiler.listeners(&routes);
-    let Compiler { clusters, issues, .. } = compiler;
+    let Compiler { clusters, tables, issues, .. } = compiler;
     if !issues.is_empty() {
         return Err(issues);
     }
     let slots = Slots::of(&clusters);
-    Ok(Plan { generation, snapshot, listeners, clusters, routes, slots })
+    Ok(Plan { generation, snapshot, listeners, clusters, routes, tables, slots })
 }
 
 struct Compiler<'a> {
     snapshot: &'a Snapshot,
     previous: Option<&'a Plan>,
     clusters: Vec<Arc<ClusterPlan>>,
+    tables: Vec<Arc<Table>>,
     /// Routes of the plan before whose filters keep state.
     keepers: Vec<&'a Arc<RoutePlan>>,
     /// Places in `clusters`.
@@ -82,7 +85,8 @@ impl<'a> Compiler<'a> {
         let by_name = ByName::of(&snapshot.clusters, |cluster| &cluster.name);
         let routes = previous.iter().flat_map(|plan| &plan.routes);
         let keepers = routes.filter(|route| route.chain.keeps_state()).collect();
-        Self { snapshot, previous, clusters, keepers, by_name, issues }
+        let tables = tables(snapshot, previous, &mut issues);
+        Self { snapshot, previous, clusters, tables, keepers, by_name, issues }
     }
 
     fn cluster(&mut self, name: &Name, path: impl FnOnce() -> String) -> Option<Arc<ClusterPlan>> {
@@ -133,6 +137,7 @@ impl<'a> Compiler<'a> {
             Some(old)
                 if old.index == index
                     && old.route == *route
+                    && Arc::ptr_eq(&old.chain, &chain)
                     && are_same(old.action.clusters(), action.clusters())
                     && are_same(&old.called, &called) =>
             {
@@ -150,10 +155,11 @@ impl<'a> Compiler<'a> {
         let keeper = self.keeper(route, old);
         let is_keeper = |plan: &&Arc<RoutePlan>| keeper.is_some_and(|keeper| Arc::ptr_eq(keeper, plan));
         let old = old.filter(|old| !old.chain.keeps_state() || is_keeper(old)).or(keeper);
-        if let Some(same) = old.filter(|old| old.route.filters == route.filters) {
+        let is_same = |old: &&Arc<RoutePlan>| old.route.filters == route.filters && old.chain.has_tables(&self.tables);
+        if let Some(same) = old.filter(is_same) {
             return Some(same.chain.clone());
         }
-        let compiled = Chain::compile(&route.filters, keeper.map(|keeper| &*keeper.chain));
+        let compiled = Chain::compile_with(&route.filters, keeper.map(|keeper| &*keeper.chain), &self.tables);
         self.take(compiled, || format!("routes/{index}/filters")).map(Arc::new)
     }
 
@@ -236,7 +242,9 @@ impl<'a> Compiler<'a> {
                 Protocol::Udp(udp) => self.udp_target(&listener.name, &udp.cluster),
             };
             let agents = self.no_keep_alive(listener);
-            plans.extend(target.zip(agents).map(|(target, agents)| listener_plan(listener, target, agents, old)));
+            let per_address = self.per_address(listener, old);
+            let whole = target.zip(agents).zip(per_address);
+            plans.extend(whole.map(|(rest, per_address)| listener_plan(listener, rest, per_address, old)));
         }
         plans
     }
@@ -245,6 +253,13 @@ impl<'a> Compiler<'a> {
         let Some(http) = listener.protocol.http() else { return Some(None) };
         let path = || format!("listeners/{}/no_keep_alive_for", listener.name);
         self.take(AgentList::compile(&http.no_keep_alive_for), path)
+    }
+
+    fn per_address(&mut self, listener: &Listener, old: Option<&Arc<ListenerPlan>>) -> Option<Option<PerAddress>> {
+        let Some(bounds) = &listener.per_address else { return Some(None) };
+        let path = || format!("listeners/{}/connections_per_address", listener.name);
+        let compiled = PerAddress::compile(bounds, old.and_then(|old| old.per_address.as_ref()));
+        self.take(compiled.map_err(|issue| vec![issue]), path).map(Some)
     }
 
     fn tcp_target(
@@ -335,8 +350,8 @@ impl Routers {
 
 fn listener_plan(
     listener: &Arc<Listener>,
-    target: ListenerTarget,
-    no_keep_alive: Option<AgentList>,
+    (target, no_keep_alive): (ListenerTarget, Option<AgentList>),
+    per_address: Option<PerAddress>,
     old: Option<&Arc<ListenerPlan>>,
 ) -> Arc<ListenerPlan> {
     match old {
@@ -344,9 +359,25 @@ fn listener_plan(
         _ => {
             let state = old.map_or_else(Arc::default, |old| old.state.clone());
             let admitted = admitted(listener, old);
-            Arc::new(ListenerPlan { listener: listener.clone(), target, admitted, no_keep_alive, state })
+            Arc::new(ListenerPlan { listener: listener.clone(), target, admitted, per_address, no_keep_alive, state })
         }
     }
+}
+
+/// Compiles the tables. One that is equal to its like in the plan before is that one.
+fn tables(snapshot: &Snapshot, previous: Option<&Plan>, issues: &mut Vec<Issue>) -> Vec<Arc<Table>> {
+    let mut all = Vec::with_capacity(snapshot.tables.len());
+    for settings in &snapshot.tables {
+        let before = previous.and_then(|plan| plan.table(&settings.name));
+        match before.filter(|before| before.settings() == settings) {
+            Some(same) => all.push(Arc::clone(same)),
+            None => match Table::compile(settings, before.map(|before| &**before)) {
+                Ok(table) => all.push(Arc::new(table)),
+                Err(message) => issues.push(Issue::at(format!("tables/{}/key/header", settings.name), message)),
+            },
+        }
+    }
+    all
 }
 
 /// The table of a listener's list, which may be long: where the list is equal, that of the plan before.

@@ -14,8 +14,10 @@ use crate::addresses::AddressTable;
 use crate::agents::AgentList;
 use crate::cluster::ClusterPlan;
 use crate::cluster::state::{ClusterState, ListenerState};
+use crate::limit::PerAddress;
 use crate::route::router::Router;
 use crate::route::sni::SniTable;
+use crate::table::Table;
 
 pub use crate::route::plan::{ActionPlan, RoutePlan};
 
@@ -33,6 +35,8 @@ pub struct Plan {
     pub clusters: Vec<Arc<ClusterPlan>>,
     /// In the order of the snapshot; see [`RoutePlan::index`].
     pub routes: Vec<Arc<RoutePlan>>,
+    /// Tables of counters, in the order of the snapshot.
+    pub tables: Vec<Arc<Table>>,
     /// Where clusters are found by the slots of their states.
     pub slots: Slots,
 }
@@ -70,6 +74,11 @@ impl Plan {
         self.clusters.iter().find(|plan| plan.cluster.name.as_str() == name)
     }
 
+    /// Returns the table of this name.
+    pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
+        self.tables.iter().find(|table| table.name().as_str() == name)
+    }
+
     /// Returns the listener of this name.
     pub fn listener(&self, name: &str) -> Option<&Arc<ListenerPlan>> {
         self.listeners.iter().find(|plan| plan.listener.name.as_str() == name)
@@ -95,6 +104,8 @@ pub struct ListenerPlan {
     pub target: ListenerTarget,
     /// Who is let in by address; `None`: everybody. The same `Arc` as long as the listener of this name has an equal list.
     pub admitted: Option<Arc<AddressTable>>,
+    /// Bounds on the connections of each address.
+    pub per_address: Option<PerAddress>,
     /// Whose connections end after each response; `None`: no one's.
     pub no_keep_alive: Option<AgentList>,
     /// Shared with plans before and after this one.

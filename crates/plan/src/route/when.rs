@@ -1,13 +1,19 @@
 //! When a filter applies: the conditions of routes, joined by `not`, `any` and `all`, and the status of the response.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use model::facts::Caller;
 use model::matching::When;
 use model::status::StatusRange;
+use model::table::Reading;
 use model::{Issue, RequestHead};
 
 use super::conditions::Conditions;
 use super::hosts::{HostMap, normalise};
+use crate::filter::tables::table;
 use crate::filter::{Compiling, Note, Notes};
+use crate::table::Table;
 
 /// The number of what is asked once only.
 const NONE: usize = usize::MAX;
@@ -21,6 +27,8 @@ pub(crate) struct WhenPlan {
     hosts: Option<HostMap<()>>,
     /// None: any.
     statuses: Box<[StatusRange]>,
+    /// All of them must hold.
+    tables: Box<[TestPlan]>,
     not: Option<Box<WhenPlan>>,
     /// `None`: nothing is asked. One of them must hold.
     any: Option<Box<[WhenPlan]>>,
@@ -28,30 +36,57 @@ pub(crate) struct WhenPlan {
     all: Box<[WhenPlan]>,
 }
 
+/// A condition on the entry of a request in a table, compiled.
+struct TestPlan {
+    table: Arc<Table>,
+    above: Box<[(Reading, u64)]>,
+}
+
+/// What a condition is asked of: the request, where it is from, and when.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub head: &'a RequestHead,
+    pub caller: Caller<'a>,
+    /// `None`: it is not known, and no table is looked at.
+    pub now: Option<Instant>,
+}
+
 impl WhenPlan {
     /// Compiles what was asked.
     ///
     /// # Errors
     /// The first expression or name that is wrong, with its path below `when`.
-    pub(crate) fn compile(asked: &When) -> Result<Self, Issue> {
+    pub(crate) fn compile(asked: &When, compiling: &mut Compiling<'_>) -> Result<Self, Issue> {
         let first = |issues: Vec<Issue>| issues.into_iter().next().unwrap_or_else(|| Issue::at("", "it is wrong"));
-        let list = |key: &str, list: &[When]| {
-            let one = |(place, asked)| Self::compile(asked).map_err(|issue| issue.below(&format!("{key}/{place}")));
-            list.iter().enumerate().map(one).collect::<Result<Box<[_]>, _>>()
+        let mut list = |key: &str, list: &[When]| {
+            let mut one = |(place, asked)| {
+                Self::compile(asked, compiling).map_err(|issue| issue.below(&format!("{key}/{place}")))
+            };
+            list.iter().enumerate().map(&mut one).collect::<Result<Box<[_]>, _>>()
         };
+        let any = if asked.any.is_empty() { None } else { Some(list("any", &asked.any)?) };
+        let all = list("all", &asked.all)?;
         let mut hosts = HostMap::default();
         for host in &asked.matches.hosts {
             hosts.insert(host, ());
         }
-        let not = asked.not.as_ref().map(|not| Self::compile(not).map_err(|issue| issue.below("not"))).transpose()?;
+        let mut negated = |not: &When| Self::compile(not, compiling).map_err(|issue| issue.below("not"));
+        let not = asked.not.as_deref().map(&mut negated).transpose()?;
+        let mut tables = Vec::new();
+        for test in &asked.tables {
+            // Where tables are not known, the settings are only checked.
+            let found = table(compiling, &test.table, "table/name")?;
+            tables.extend(found.map(|table| TestPlan { table, above: test.above.clone().into() }));
+        }
         Ok(Self {
             conditions: Conditions::compile_alone(&asked.matches).map_err(first)?,
             number: NONE,
             hosts: (!asked.matches.hosts.is_empty()).then_some(hosts),
             statuses: asked.statuses.clone().into(),
+            tables: tables.into(),
             not: not.map(Box::new),
-            any: if asked.any.is_empty() { None } else { Some(list("any", &asked.any)?) },
-            all: list("all", &asked.all)?,
+            any,
+            all,
         })
     }
 
@@ -64,7 +99,7 @@ impl WhenPlan {
 
     /// Keeps with a request what its parts say of it as it is now, if that is to be kept: filters after this one may change it
     /// before there is a response. Statuses are asked for when there is one.
-    pub(crate) fn judge(&self, of: (&RequestHead, Caller<'_>), notes: &mut Notes, scratch: &mut Vec<u8>) {
+    pub(crate) fn judge(&self, of: Asked<'_>, notes: &mut Notes, scratch: &mut Vec<u8>) {
         if self.number == NONE {
             return;
         }
@@ -88,12 +123,7 @@ impl WhenPlan {
 
     /// Returns whether it holds, for a response of this `status` if there is one; what [`Self::judge`] has kept counts, not what the
     /// request is now. `scratch` as in [`Conditions::hold`].
-    pub(crate) fn holds(
-        &self,
-        of: (&RequestHead, Caller<'_>),
-        noted: (&Notes, Option<u16>),
-        scratch: &mut Vec<u8>,
-    ) -> bool {
+    pub(crate) fn holds(&self, of: Asked<'_>, noted: (&Notes, Option<u16>), scratch: &mut Vec<u8>) -> bool {
         let (notes, status) = noted;
         (self.statuses.is_empty()
             || status.is_some_and(|status| self.statuses.iter().any(|range| range.contains(status))))
@@ -104,13 +134,24 @@ impl WhenPlan {
     }
 
     /// Returns what it asks itself, without its parts and the status.
-    fn own_holds(&self, (head, caller): (&RequestHead, Caller<'_>), scratch: &mut Vec<u8>) -> bool {
-        self.host_holds(head, scratch) && self.conditions.hold(head, caller, scratch)
+    fn own_holds(&self, of: Asked<'_>, scratch: &mut Vec<u8>) -> bool {
+        self.host_holds(of.head, scratch)
+            && self.conditions.hold(of.head, of.caller, scratch)
+            && self.tables.iter().all(|test| test.holds(of))
     }
 
     fn host_holds(&self, head: &RequestHead, scratch: &mut Vec<u8>) -> bool {
         let Some(hosts) = &self.hosts else { return true };
         normalise(head.host(), scratch);
         hosts.find(scratch).is_some()
+    }
+}
+
+impl TestPlan {
+    fn holds(&self, of: Asked<'_>) -> bool {
+        let Some(now) = of.now else { return false };
+        self.table.with_key(of.head, of.caller.client, |key| {
+            self.above.iter().all(|(reading, bound)| self.table.get(key, *reading, now) > *bound)
+        })
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod body;
 mod call;
 mod instead;
 mod mirror;
+mod store;
 mod work;
 
 use std::sync::{Arc, LazyLock};
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 use model::Fault;
 use plan::RoutePlan;
-use plan::filter::{Flow, Found, Need, Reply, TooLong};
+use plan::filter::{Away, Flow, Found, Need, Reply, Spent, TooLong};
 
 use crate::exchange::Exchange;
 
@@ -24,6 +25,7 @@ enum Met {
     Call(Result<Box<Reply>, Fault>),
     Body(Result<(), TooLong>),
     Now,
+    Store(Result<Spent, Away>),
 }
 
 impl Exchange<'_> {
@@ -49,6 +51,8 @@ impl Exchange<'_> {
             Need::Work(job) => work::done(job, self.connection).await.map(Met::Work),
             Need::Call(call) => call::made(*call, self).await.map(Met::Call),
             Need::Body { max } => body::held(self, max).await.map(Met::Body),
+            // Boxed: it is rare, and its state would make every exchange larger.
+            Need::Store(ask) => Box::pin(store::spent(*ask, self)).await.map(Met::Store),
             Need::Until(moment) => self.wait_until(moment).await.map(|()| Met::Now),
         }
     }
@@ -72,6 +76,7 @@ impl Exchange<'_> {
             Met::Call(replied) => Found::Call(replied),
             Met::Body(read) => Found::Body(read.map(|()| held.as_deref().map_or(&*NO_BODY, |held| &held.bytes))),
             Met::Now => Found::Now,
+            Met::Store(spent) => Found::Store(spent),
         };
         let flow = run(self, found);
         self.replay.body = held;

@@ -14,6 +14,7 @@ mod body;
 mod fault;
 #[cfg(test)]
 mod long_body_tests;
+mod pace;
 mod pump;
 mod stage;
 mod tunnel;

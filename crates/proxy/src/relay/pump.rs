@@ -295,9 +295,24 @@ impl Pump {
             let is_last = ends && self.ended && self.queued.is_empty();
             let Some(buffer) = &mut self.outgoing else { break };
             while !buffer.is_empty() {
-                let written =
-                    if is_last { to.poll_write_last(cx, buffer.data()) } else { to.poll_write(cx, buffer.data()) };
+                let mut data = buffer.data();
+                if let Some(stages) = &mut self.stages {
+                    let Poll::Ready(allowed) = stages.poll_pace(cx, data.len()) else {
+                        // What is held back is not late, and what was written must not wait with it.
+                        self.written = true;
+                        if !self.flushed {
+                            self.flushed = to.poll_flush(cx).map_err(|_| PumpFault::Write)?.is_ready();
+                        }
+                        return Poll::Pending;
+                    };
+                    data = &data[..allowed];
+                }
+                let is_last = is_last && data.len() == buffer.len();
+                let written = if is_last { to.poll_write_last(cx, data) } else { to.poll_write(cx, data) };
                 let count = ready!(written).map_err(|_| PumpFault::Write)?;
+                if let Some(stages) = &mut self.stages {
+                    stages.paced(count);
+                }
                 buffer.advance(count);
                 self.written = true;
                 self.flushed = false;

@@ -1,8 +1,11 @@
 //! What a body passes between the sender's framing and the receiver's.
 
+use std::task::{Context as TaskContext, Poll, ready};
+
 use model::fields::Fields;
 use plan::filter::{BadBody, Coder, Extent, Stage, Tap, Turning};
 
+use super::pace::Pacing;
 use crate::buffer::{Buffer, BufferPool};
 
 /// The stages of one body. Each coder has a buffer for what it has not taken yet; nothing is fed before that is empty.
@@ -26,6 +29,8 @@ pub(crate) struct Stages {
     out_bytes: u64,
     /// Bytes that the head says are still to come out.
     owed: Option<u64>,
+    /// What holds the body to a rate.
+    paces: Vec<Pacing>,
 }
 
 /// A coder, with the taps behind it.
@@ -62,6 +67,7 @@ impl Stages {
             return None;
         }
         let (mut taps, mut links): (Vec<Box<dyn Tap>>, Vec<Link>) = (Vec::new(), Vec::new());
+        let mut paces = Vec::new();
         for stage in stages {
             match stage {
                 Stage::Coder(coder) => {
@@ -74,6 +80,7 @@ impl Stages {
                         is_full: false,
                     });
                 }
+                Stage::Pace(pace) => paces.push(Pacing::new(pace)),
                 Stage::Tap(tap) => links.last_mut().map_or(&mut taps, |link| &mut link.taps).push(tap),
             }
         }
@@ -84,7 +91,33 @@ impl Stages {
             Extent::Absent => (0, Some(0)),
             Extent::Unknown => (0, None),
         };
-        Some(Box::new(Self { taps, links, passed, is_over, trailers, flushes, holds_back, has_more, out_bytes, owed }))
+        Some(Box::new(Self {
+            taps,
+            links,
+            passed,
+            is_over,
+            trailers,
+            flushes,
+            holds_back,
+            has_more,
+            out_bytes,
+            owed,
+            paces,
+        }))
+    }
+
+    /// Ready with how many of the bytes that were pulled may be written now, at least one.
+    pub(super) fn poll_pace(&mut self, cx: &mut TaskContext<'_>, wanted: usize) -> Poll<usize> {
+        let mut allowed = wanted;
+        for pacing in &mut self.paces {
+            allowed = allowed.min(ready!(pacing.poll(cx, allowed)));
+        }
+        Poll::Ready(allowed)
+    }
+
+    /// So many bytes were written.
+    pub(super) fn paced(&mut self, count: usize) {
+        self.paces.iter_mut().for_each(|pacing| pacing.written(count));
     }
 
     /// Takes the next bytes of the body, unframed. To be called when nothing more can be pulled.

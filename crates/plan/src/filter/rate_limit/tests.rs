@@ -147,14 +147,13 @@ fn workers_that_count_one_key_at_once_let_exactly_the_burst_through() {
 
 #[test]
 fn a_million_keys_take_no_more_memory_than_keys_max() {
-    let (world, mut beside) = (World::new(), Beside::new());
-    let limit = Limit::compile("1/s", Some(2)).unwrap();
+    let (now, limit) = (std::time::Instant::now(), Limit::compile("1/s", Some(2)).unwrap());
     for (keys_max, bytes) in [(100_000, 64 * 195 * 8 * 16), (1, 16), (7, 7 * 16), (9, 8 * 16), (1_000, 62 * 2 * 8 * 16)]
     {
-        let table = Table::new(keys_max);
+        let table = Rates::new(keys_max);
         assert_eq!(table.bytes(), 0, "nothing is allocated before the first request");
         for key in 0..1_000_000_u32 / if keys_max == 100_000 { 1 } else { 100 } {
-            table.judge(&key.to_le_bytes(), &limit, &mut beside.turn(&world.facts()));
+            table.spend(&key.to_le_bytes(), &limit, now, &mut || 7);
         }
         assert!(table.bytes() <= keys_max * 16 && table.bytes() <= bytes, "{keys_max}: {}", table.bytes());
     }
@@ -162,11 +161,11 @@ fn a_million_keys_take_no_more_memory_than_keys_max() {
 
 #[test]
 fn a_full_bucket_gives_up_the_key_that_has_the_most_left() {
-    let (world, mut beside) = (World::new(), Beside::new());
-    let (table, limit) = (Table::new(8), Limit::compile("1/s", Some(10)).unwrap());
+    let mut now = std::time::Instant::now();
+    let (table, limit) = (Rates::new(8), Limit::compile("1/s", Some(10)).unwrap());
     let mut left = |key: &str, milliseconds: u64| {
-        beside.now += Duration::from_millis(milliseconds);
-        table.judge(key.as_bytes(), &limit, &mut beside.turn(&world.facts())).left
+        now += Duration::from_millis(milliseconds);
+        table.spend(key.as_bytes(), &limit, now, &mut || 7).left
     };
     for _ in 0..10 {
         left("limited", 0);
@@ -234,11 +233,13 @@ fn a_clock_that_stands_still_or_goes_back_lets_nothing_more_through() {
 
 #[test]
 fn a_rehearsal_spends_nothing_and_allocates_nothing() {
-    let (world, mut beside) = (World::new(), Beside::new());
-    let (table, limit) = (Table::new(1_000), Limit::compile("1/s", Some(2)).unwrap());
-    let mut left = |is_rehearsal| {
-        beside.is_rehearsal = is_rehearsal;
-        let verdict = table.judge(b"a", &limit, &mut beside.turn(&world.facts()));
+    let now = std::time::Instant::now();
+    let (table, limit) = (Rates::new(1_000), Limit::compile("1/s", Some(2)).unwrap());
+    let left = |is_rehearsal| {
+        let verdict = match is_rehearsal {
+            true => table.look(b"a", &limit, now),
+            false => table.spend(b"a", &limit, now, &mut || 7),
+        };
         (verdict.is_allowed, verdict.left)
     };
     assert_eq!((left(true), left(true)), ((true, 1), (true, 1)));
@@ -249,9 +250,9 @@ fn a_rehearsal_spends_nothing_and_allocates_nothing() {
 
 #[test]
 fn a_worker_that_panics_with_a_lock_does_not_take_the_others_along() {
-    let (world, mut beside) = (World::new(), Beside::new());
-    let (table, limit) = (Table::new(8), Limit::compile("1/s", Some(2)).unwrap());
-    let mut left = || table.judge(b"a", &limit, &mut beside.turn(&world.facts())).left;
+    let now = std::time::Instant::now();
+    let (table, limit) = (Rates::new(8), Limit::compile("1/s", Some(2)).unwrap());
+    let left = || table.spend(b"a", &limit, now, &mut || 7).left;
     assert_eq!(left(), 1);
     table.poison();
     assert_eq!(left(), 0);
@@ -409,7 +410,97 @@ fn a_rate_without_a_whole_count_is_mended_to_the_same_rate() {
         ("-5/s", whole),
         ("0.0/s", whole),
     ] {
-        let issue = super::rate::Limit::compile(rate, None).unwrap_err();
+        let issue = Limit::compile(rate, None).unwrap_err();
         assert_eq!(issue.suggestion.as_deref(), Some(hint), "{rate}");
+    }
+}
+
+#[test]
+fn a_request_beyond_the_burst_waits_for_its_turn_and_not_for_longer_than_it_may() {
+    let mut bench = Bench::new(json!({ "rate": "10/s", "burst": 2, "over": { "delay": "250ms" } }));
+    assert!(bench.passes("192.0.2.7") && bench.passes("192.0.2.7"));
+    assert_eq!(bench.beside.notes.limit_status(), LimitStatus::Passed);
+    let now = bench.beside.now;
+    for milliseconds in [100, 200] {
+        let flow = bench.ask("192.0.2.7", &[]);
+        assert_eq!(flow, Flow::Need(Need::Until(now + Duration::from_millis(milliseconds))));
+    }
+    assert_eq!(bench.beside.notes.limit_status(), LimitStatus::Delayed);
+    assert_eq!(rejected(bench.ask("192.0.2.7", &[])), (429, "1".into()), "its turn would be 300 ms away");
+    let (mut head, facts) = (request("GET", "/", &[]), bench.world.facts());
+    let flow = bench.chain.resume(&mut 0, Found::Now, &mut head, &mut bench.beside.turn(&facts));
+    assert_eq!(flow, Flow::Continue);
+    bench.wait(400);
+    assert!(bench.passes("192.0.2.7") && bench.passes("192.0.2.7"));
+    assert!(!bench.passes("192.0.2.7"));
+}
+
+#[test]
+fn a_request_beyond_the_limit_is_closed_held_back_or_marked() {
+    let mut bench = Bench::new(json!({ "rate": "1/m", "over": "close" }));
+    assert!(bench.passes("192.0.2.7"));
+    assert_eq!(bench.ask("192.0.2.7", &[]), Flow::Close);
+    let mut bench = Bench::new(json!({ "rate": "1/m", "over": "mark", "headers": true }));
+    assert_eq!(bench.count("192.0.2.7"), 100);
+    assert_eq!(bench.beside.notes.limit_status().as_str(), "marked");
+    let mut bench = Bench::new(json!({ "rate": "1/m", "over": { "tarpit": "10s" }, "status": 503 }));
+    assert!(bench.passes("192.0.2.7"));
+    let until = bench.beside.now + Duration::from_secs(10);
+    assert_eq!(bench.ask("192.0.2.7", &[]), Flow::Need(Need::Until(until)));
+    bench.wait(10_000);
+    let (mut head, facts) = (request("GET", "/", &[]), bench.world.facts());
+    let flow = bench.chain.resume(&mut 0, Found::Now, &mut head, &mut bench.beside.turn(&facts));
+    assert_eq!(rejected(flow), (503, "50".into()));
+}
+
+#[test]
+fn what_a_limit_did_is_a_variable_for_filters_after_it() {
+    let status = "{limit_status}";
+    let filters = chain(json!([
+        { "set_request_header": { "x-before": status } },
+        { "rate_limit": { "rate": "1/m", "over": "mark" } },
+        { "set_request_header": { "x-after": status } },
+        { "set_response_header": { "x-limit": status } },
+    ]));
+    let (world, mut beside) = (World::new(), Beside::new());
+    let mut ask = || {
+        let mut head = request("GET", "/", &[]);
+        beside.notes.clear();
+        assert_eq!(filters.on_request(&mut head, &mut beside.turn(&world.facts())), Flow::Continue);
+        let mut answer = response(200, &[]);
+        filters.on_response(&mut answer, &world.view(&head), &mut beside.turn(&world.facts()));
+        format!("{} {}", listed(&head.fields), listed(&answer.fields))
+    };
+    // Before the limit the variable is empty, so that the field is not set.
+    assert_eq!(ask(), "x-after: passed x-limit: passed");
+    assert_eq!(ask(), "x-after: marked x-limit: marked");
+}
+
+proptest! {
+    /// With a delay, what is let through leaves at the rate too: a moment each, in their order.
+    #[test]
+    fn delayed_requests_leave_one_interval_apart(
+        count in 1_u64..50, burst in 1_u32..5, most in 0_u64..SECOND, steps in prop::collection::vec(0_u64..SECOND / 8, 1..200),
+    ) {
+        let limit = Limit::compile(&format!("{count}/s"), Some(burst)).unwrap().delaying(Duration::from_nanos(most));
+        let (mut now, mut tat, mut left) = (0_u64, 0, Vec::new());
+        for step in steps {
+            now += step;
+            let (next, verdict) = limit.judge(tat, now);
+            tat = next;
+            prop_assert!(verdict.delay <= most);
+            if verdict.is_allowed {
+                left.push(now + verdict.delay);
+            } else {
+                let (_, later) = limit.judge(tat, now + verdict.wait);
+                prop_assert!(later.is_allowed && !limit.judge(tat, now + verdict.wait - 1).1.is_allowed);
+            }
+        }
+        prop_assert!(left.is_sorted());
+        for (first, from) in left.iter().enumerate() {
+            for (last, to) in left.iter().enumerate().skip(first) {
+                prop_assert!((last - first + 1) as u64 <= u64::from(burst) + (to - from) * count / SECOND);
+            }
+        }
     }
 }

@@ -19,7 +19,7 @@ fn begun(chain: &Chain, fields: &[(&str, &str)], extent: Extent) -> (String, Opt
     let (mut stages, extent) = chain.begin_response_body(&mut head, &view, extent, &mut beside.turn(&facts));
     let coder = stages.pop().map(|stage| match stage {
         Stage::Coder(coder) => coder,
-        Stage::Tap(_) => panic!("it sees, and changes nothing"),
+        Stage::Tap(_) | Stage::Pace(_) => panic!("it changes nothing"),
     });
     (listed(&head.fields), coder, extent)
 }

@@ -97,6 +97,15 @@ impl QuicListener {
             self.tell_kept_out(socket, listener, &incoming);
             return socket.refuse(incoming);
         }
+        // It counts once its handshake has proven where it comes from: a datagram can say anything.
+        if listener.plan.per_address.as_ref().is_some_and(|bounds| bounds.is_full(incoming.remote_address().ip())) {
+            shard.connections_refused.add(1);
+            shard.fault(Fault::AddressFull);
+            if handle.logs_refusal(Instant::now()) {
+                worker.log_failure(&introduce(socket, listener, &incoming), Fault::AddressFull);
+            }
+            return socket.refuse(incoming);
+        }
         if under_way >= (http.http3.unproven_max as usize).min(HTTP3_HANDSHAKES_MAX) && !is_proven {
             if under_way < HTTP3_HANDSHAKES_MAX {
                 shard.http3_retries.add(1);

@@ -25,6 +25,7 @@ use crate::downstream::exchanges::Exchanges;
 use crate::downstream::served::Served;
 use crate::downstream::shutdown::{self, Phase};
 use crate::http3::{CloseReason, Control, Quic, local_of};
+use crate::per_address;
 use crate::registry::{LAST_CALL, ListenerHandle, Registration};
 use crate::tls;
 use crate::watch::Watch;
@@ -47,7 +48,8 @@ struct Session {
     /// The id that follows that of the last one.
     next_id: u64,
     phase: Phase,
-    is_flooded: bool,
+    /// Why we have closed it.
+    closed_for: Option<Fault>,
     /// The listener closes during the handshake, which gets little more time.
     is_hurried: bool,
 }
@@ -90,7 +92,7 @@ pub(super) async fn serve(
         accepted: 0,
         next_id: 0,
         phase: Phase::Open,
-        is_flooded: false,
+        closed_for: None,
         is_hurried: false,
     };
     let outcome = poll_fn(|cx| session.poll(cx)).await;
@@ -141,7 +143,7 @@ impl Session {
             }
             self.take_streams();
             if !self.shared.is_bearable(std::mem::take(&mut self.control.peer.idle)) {
-                self.is_flooded = true;
+                self.closed_for = Some(Fault::Http3Flood);
                 self.quic.close(code::EXCESSIVE_LOAD);
                 continue;
             }
@@ -174,6 +176,15 @@ impl Session {
         let plan = self.worker.plan_of(&self.registration.handle);
         let Some((listener, http)) = plan.http_listener(&self.registration) else { return };
         let shard = listener.series.of(self.worker.index);
+        let address = self.shared.facts.borrow().peer.ip();
+        match per_address::open(&self.worker, listener, address, Instant::now()) {
+            Ok(place) => place.into_iter().for_each(|place| self.registration.hold(place)),
+            Err(_) => {
+                shard.connections_refused.add(1);
+                self.closed_for = Some(Fault::AddressFull);
+                self.quic.close(code::EXCESSIVE_LOAD);
+            }
+        }
         match self.quic.noted().is_resumed {
             true => shard.handshakes_resumed.add(1),
             false => shard.handshakes_full.add(1),
@@ -328,8 +339,8 @@ impl Session {
     }
 
     fn why(&self, lost: CloseReason) -> Result<(), Fault> {
-        if self.is_flooded {
-            return Err(Fault::Http3Flood);
+        if let Some(fault) = self.closed_for {
+            return Err(fault);
         }
         match lost {
             _ if self.handshake.is_some() => Err(Fault::HandshakeFailed),

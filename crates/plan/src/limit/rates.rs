@@ -15,7 +15,6 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use super::super::Turn;
 use super::rate::{Limit, Verdict};
 use crate::padded::Padded;
 use crate::{keyed, random};
@@ -31,7 +30,7 @@ type Entry = [u64; 2];
 type Shard = Padded<Mutex<Box<[Entry]>>>;
 
 /// See the module. It holds no memory until the first request is counted.
-pub(super) struct Table {
+pub struct Rates {
     keys_max: usize,
     live: OnceLock<Live>,
 }
@@ -44,33 +43,52 @@ struct Live {
     shards: Box<[Shard]>,
 }
 
-impl Table {
+impl Rates {
     /// Returns a table for so many keys at most, at least 1.
-    pub(super) fn new(keys_max: usize) -> Self {
+    pub fn new(keys_max: usize) -> Self {
         Self { keys_max: keys_max.max(1), live: OnceLock::new() }
     }
 
-    /// Counts a request of this key, unless the turn is a rehearsal: then only says what would become of it.
-    pub(super) fn judge(&self, key: &[u8], limit: &Limit, turn: &mut Turn<'_>) -> Verdict {
-        if !turn.is_rehearsal {
-            return self.live.get_or_init(|| Live::new(self.keys_max, turn)).spend(key, limit, turn.now);
-        }
+    /// Counts a request of this key if the limit lets it through. `chance` gives the key of the hash, once.
+    pub fn spend(&self, key: &[u8], limit: &Limit, now: Instant, chance: &mut dyn FnMut() -> u64) -> Verdict {
+        self.live.get_or_init(|| Live::new(self.keys_max, now, chance)).spend(key, limit, now)
+    }
+
+    /// Returns what would become of a request of this key, and counts nothing.
+    pub fn look(&self, key: &[u8], limit: &Limit, now: Instant) -> Verdict {
         match self.live.get() {
-            Some(live) => live.look(key, limit, turn.now),
+            Some(live) => live.look(key, limit, now),
             None => limit.judge(0, 0).1,
         }
     }
 
+    /// Returns the number by which [`Self::reserve`] finds a key. `chance` gives the key of the hash, once.
+    pub fn number_of(&self, key: &[u8], now: Instant, chance: &mut dyn FnMut() -> u64) -> u64 {
+        keyed::hash(self.live.get_or_init(|| Live::new(self.keys_max, now, chance)).key, key)
+    }
+
+    /// Reserves the next `cost` nanoseconds of a key whose time may run behind by `burst`. Returns how many nanoseconds are left until
+    /// what was reserved may begin.
+    pub fn reserve(&self, number: u64, (cost, burst): (u64, u64), now: Instant) -> u64 {
+        let Some(live) = self.live.get() else { return 0 };
+        live.with_bucket_of(number, now, |bucket, now| {
+            let place = place_of(bucket, number);
+            let begins = known(bucket[place], number).max(now.saturating_sub(burst));
+            bucket[place] = [number, begins.saturating_add(cost)];
+            begins.saturating_sub(now)
+        })
+    }
+
     /// Returns the bytes that the entries take.
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let of_shard = |shard: &Shard| size_of_val(&**shard.lock().unwrap());
         self.live.get().map_or(0, |live| live.shards.iter().map(of_shard).sum())
     }
 
     /// Damages the locks as a thread does that panics while it holds them.
     #[cfg(test)]
-    pub(super) fn poison(&self) {
+    pub fn poison(&self) {
         for shard in &self.live.get().unwrap().shards {
             let hold = || {
                 let _held = shard.lock();
@@ -82,13 +100,13 @@ impl Table {
 }
 
 impl Live {
-    fn new(keys_max: usize, turn: &mut Turn<'_>) -> Self {
+    fn new(keys_max: usize, now: Instant, chance: &mut dyn FnMut() -> u64) -> Self {
         let ways = WAYS.min(keys_max);
         let buckets = keys_max / ways;
         let shards = SHARDS_MAX.min(buckets);
         Self {
-            epoch: turn.now,
-            key: [(turn.chance)(), (turn.chance)()],
+            epoch: now,
+            key: [chance(), chance()],
             ways,
             buckets_per_shard: buckets / shards,
             shards: (0..shards).map(|_| Padded::default()).collect(),
@@ -97,16 +115,7 @@ impl Live {
 
     fn spend(&self, key: &[u8], limit: &Limit, now: Instant) -> Verdict {
         self.with_bucket(key, now, |bucket, hash, now| {
-            let mut place = 0;
-            for (at, entry) in bucket.iter().enumerate() {
-                if entry[0] == hash {
-                    place = at;
-                    break;
-                }
-                if entry[1] < bucket[place][1] {
-                    place = at;
-                }
-            }
+            let place = place_of(bucket, hash);
             let (tat, verdict) = limit.judge(known(bucket[place], hash), now);
             bucket[place] = [hash, tat];
             verdict
@@ -123,8 +132,12 @@ impl Live {
     /// Calls with the bucket of a key, its hash, and the time in nanoseconds since the epoch. A worker whose clock was read before the
     /// epoch is at the epoch: it lets less through, never more.
     fn with_bucket<T>(&self, key: &[u8], now: Instant, look: impl FnOnce(&mut [Entry], u64, u64) -> T) -> T {
-        let now = now.saturating_duration_since(self.epoch).as_nanos() as u64;
         let hash = keyed::hash(self.key, key);
+        self.with_bucket_of(hash, now, |bucket, now| look(bucket, hash, now))
+    }
+
+    fn with_bucket_of<T>(&self, hash: u64, now: Instant, look: impl FnOnce(&mut [Entry], u64) -> T) -> T {
+        let now = now.saturating_duration_since(self.epoch).as_nanos() as u64;
         let all = self.shards.len() * self.buckets_per_shard;
         let place = random::scale(hash, all as u64) as usize;
         let (shard, bucket) = (place % self.shards.len(), place / self.shards.len());
@@ -133,8 +146,22 @@ impl Live {
         if entries.is_empty() {
             *entries = vec![[0; 2]; self.buckets_per_shard * self.ways].into();
         }
-        look(&mut entries[bucket * self.ways..][..self.ways], hash, now)
+        look(&mut entries[bucket * self.ways..][..self.ways], now)
     }
+}
+
+/// Returns where the entry of a hash is or is to be.
+fn place_of(bucket: &[Entry], hash: u64) -> usize {
+    let mut place = 0;
+    for (at, entry) in bucket.iter().enumerate() {
+        if entry[0] == hash {
+            return at;
+        }
+        if entry[1] < bucket[place][1] {
+            place = at;
+        }
+    }
+    place
 }
 
 /// Returns what an entry says of a key: nothing if it is another's, which is a whole allowance.

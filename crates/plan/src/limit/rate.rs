@@ -3,48 +3,56 @@
 //! GCRA keeps one moment for each key, the theoretical arrival time (`tat`): the time at which the key has its whole allowance
 //! again. A request moves it by one interval. A request is rejected if it would move it further ahead of the present than the burst
 //! allows. So one number tells both how much is left and how long to wait, and nothing has to be refilled.
+//!
+//! A limit that delays lets requests go beyond the burst, by as much as they may wait: each gets the next free moment, one interval
+//! after the one before it.
 
 use std::time::Duration;
 
 use model::Issue;
 
-use super::super::settings::DurationText;
+use crate::units;
 
 /// Requests that a burst may have. It bounds what one key can send at once.
-pub(super) const BURST_MAX: u32 = 1_000_000;
+const BURST_MAX: u32 = 1_000_000;
 /// How long an allowance may take to refill: sums of moments stay far below the range of 64 bits.
-const REFILL_MAX: Duration = Duration::from_secs(8_760 * 3_600);
+const REFILL_MAX: Duration = units::DURATION_MAX;
 
 /// A limit, compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limit {
+pub struct Limit {
     /// Nanoseconds between two requests at the rate, at least 1.
     interval: u64,
     /// Requests that are let through at once, at least 1.
-    pub(super) burst: u32,
+    pub burst: u32,
+    /// Nanoseconds that a request beyond the burst may wait for its moment; 0: it is rejected.
+    delay: u64,
 }
 
 /// What a limit says of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub struct Verdict {
     /// Whether it is let through.
-    pub(super) is_allowed: bool,
+    pub is_allowed: bool,
+    /// Nanoseconds that it waits before that.
+    pub delay: u64,
     /// Requests that the key has left after this one.
-    pub(super) left: u32,
+    pub left: u32,
     /// Nanoseconds until the next request is let through if none is left, or else until the whole allowance is there.
-    pub(super) wait: u64,
+    pub wait: u64,
 }
 
 impl Verdict {
     /// Returns the wait in seconds, rounded up: a client that waits so long is let through.
-    pub(super) fn wait_seconds(&self) -> u64 {
+    #[must_use]
+    pub fn wait_seconds(&self) -> u64 {
         self.wait.div_ceil(1_000_000_000)
     }
 }
 
 impl Limit {
     /// Reads a rate and joins it with a burst, which is by default what the rate gives in one second.
-    pub(super) fn compile(rate: &str, burst: Option<u32>) -> Result<Self, Issue> {
+    pub fn compile(rate: &str, burst: Option<u32>) -> Result<Self, Issue> {
         let (count, period) = parse(rate).map_err(|issue| issue.below("rate"))?;
         let nanoseconds = period.as_nanos();
         if u128::from(count) > nanoseconds {
@@ -59,7 +67,7 @@ impl Limit {
             let message = format!("a burst of {burst} is not between 1 and {BURST_MAX}");
             return Err(Issue::at("burst", message).suggest("`burst: 1` allows no request beyond the rate"));
         }
-        let limit = Self { interval, burst };
+        let limit = Self { interval, burst, delay: 0 };
         if Duration::from_nanos(interval).checked_mul(burst).is_none_or(|refill| refill > REFILL_MAX) {
             let message = format!("at `{rate}` a burst of {burst} takes longer than a year to refill");
             return Err(Issue::at("burst", message).suggest("choose a smaller burst or a higher rate"));
@@ -67,24 +75,45 @@ impl Limit {
         Ok(limit)
     }
 
-    /// Nanoseconds in which the whole allowance refills.
-    pub(super) fn refill(&self) -> u64 {
+    /// Returns the same limit, which lets requests beyond the burst wait for at most so long, up to a year.
+    #[must_use]
+    pub fn delaying(self, most: Duration) -> Self {
+        Self { delay: most.min(REFILL_MAX).as_nanos() as u64, ..self }
+    }
+
+    /// Returns the interval, the burst, and what a request may be ahead of its time at most, in microseconds, for a judge elsewhere.
+    pub fn in_microseconds(&self) -> [String; 3] {
+        let refill = self.refill();
+        [self.interval, refill, refill + self.delay].map(|time| format!("{}.{:03}", time / 1_000, time % 1_000))
+    }
+
+    /// Returns what a judge elsewhere has found: that a request was let through or not, when its key was `ahead` nanoseconds ahead.
+    pub fn verdict(&self, is_allowed: bool, ahead: u64) -> Verdict {
+        let (_, verdict) = self.judge(ahead, 0);
+        // The other one counts in larger units, which decides at the edge.
+        Verdict { is_allowed, delay: if is_allowed { verdict.delay } else { 0 }, ..verdict }
+    }
+
+    /// Returns the nanoseconds in which the whole allowance refills.
+    pub fn refill(&self) -> u64 {
         self.interval * u64::from(self.burst)
     }
 
     /// Judges a request of a key whose theoretical arrival time is `tat`. Returns the new one, which is for the caller to keep.
-    pub(super) fn judge(&self, tat: u64, now: u64) -> (u64, Verdict) {
+    pub fn judge(&self, tat: u64, now: u64) -> (u64, Verdict) {
+        let (refill, interval) = (self.refill(), self.interval);
+        let most = refill + self.delay;
         // A moment before the present is a whole allowance. One that is further ahead than the burst comes from a slower rate that was
         // active before: no request waits longer than the present limit asks for.
-        let ahead = tat.saturating_sub(now).min(self.refill());
-        let behind = self.refill() - ahead;
-        let Some(rest) = behind.checked_sub(self.interval) else {
-            return (now + ahead, Verdict { is_allowed: false, left: 0, wait: self.interval - behind });
-        };
-        let ahead = ahead + self.interval;
-        let left = rest / self.interval;
-        let wait = if left == 0 { self.interval - rest } else { ahead };
-        (now + ahead, Verdict { is_allowed: true, left: left as u32, wait })
+        let ahead = tat.saturating_sub(now).min(most);
+        let after = ahead + interval;
+        if after > most {
+            return (now + ahead, Verdict { is_allowed: false, delay: 0, left: 0, wait: after - most });
+        }
+        let left = refill.saturating_sub(after) / interval;
+        let wait = if left == 0 { after + interval - refill } else { after };
+        let delay = after.saturating_sub(refill);
+        (now + after, Verdict { is_allowed: true, delay, left: left as u32, wait })
     }
 }
 
@@ -113,7 +142,7 @@ fn parse(text: &str) -> Result<(u64, Duration), Issue> {
         "s" | "m" | "h" => format!("1{period}"),
         other => other.to_owned(),
     };
-    let Some(period) = DurationText::parse(&unit) else { return Err(suggest_period(wrong(), count, &unit)) };
+    let Some(period) = units::duration(&unit) else { return Err(suggest_period(wrong(), count, &unit)) };
     Ok((count, period))
 }
 

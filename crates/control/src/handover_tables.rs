@@ -1,0 +1,122 @@
+//! Tables of counters, for the process that follows.
+//!
+//! Entries of a table are one text of hexadecimal digits, for there may be many: of each the length of its key (one byte), its key, how
+//! many milliseconds it was idle, and its values, in eight bytes each.
+
+use std::time::{Duration, Instant};
+
+use plan::Plan;
+use plan::table::{Handed, Table};
+use serde_json::{Map, Value, json};
+
+use crate::handover::{from_hex, to_hex};
+use crate::tables::chance;
+
+/// Entries of all tables that are handed over. Those counted last go first.
+const ENTRIES_MAX: usize = 500_000;
+
+/// Returns the entries of tables; with `since`, those that were counted in this last time.
+pub fn of_tables(plan: &Plan, now: Instant, since: Option<Duration>) -> Value {
+    // A moment more, which either clock may have been behind.
+    let since = since.map_or(Duration::MAX, |since| since + Duration::from_millis(100));
+    let mut room = ENTRIES_MAX;
+    let mut tables = Map::new();
+    for table in &plan.tables {
+        let handed = table.hand_over(room, since, now);
+        room -= handed.len();
+        let mut bytes = Vec::new();
+        for one in &handed {
+            bytes.push(one.key.len() as u8);
+            bytes.extend(&one.key);
+            bytes.extend((one.idle.as_millis() as u64).to_be_bytes());
+            one.values.iter().for_each(|value| bytes.extend(value.to_be_bytes()));
+        }
+        tables.insert(table.name().to_string(), json!({ "shape": table.shape(), "entries": to_hex(&bytes) }));
+    }
+    tables.into()
+}
+
+/// Takes over the entries that [`of_tables`] returned.
+pub fn inherit_tables(plan: &Plan, told: &Value, now: Instant) {
+    for table in &plan.tables {
+        let told = &told[table.name().as_str()];
+        if told["shape"].as_str() != Some(&table.shape()) {
+            continue;
+        }
+        let bytes = told["entries"].as_str().and_then(from_hex).unwrap_or_default();
+        table.inherit(&read(&bytes, table), now, &mut chance);
+    }
+}
+
+/// Reads as many entries as are whole.
+fn read(mut bytes: &[u8], table: &Table) -> Vec<Handed> {
+    let count = table.settings().counters.len() + table.settings().rates.len();
+    let mut all = Vec::new();
+    while let Some((one, rest)) = read_one(bytes, count) {
+        all.push(one);
+        bytes = rest;
+    }
+    all
+}
+
+fn read_one(bytes: &[u8], count: usize) -> Option<(Handed, &[u8])> {
+    let (length, rest) = bytes.split_first()?;
+    let (key, rest) = rest.split_at_checked(usize::from(*length))?;
+    let (idle, rest) = rest.split_first_chunk::<8>()?;
+    let (values, rest) = rest.split_at_checked(8 * count)?;
+    let (values, _) = values.as_chunks::<8>();
+    let idle = Duration::from_millis(u64::from_be_bytes(*idle));
+    let values = values.iter().map(|eight| u64::from_be_bytes(*eight)).collect();
+    Some((Handed { key: key.to_vec(), idle, values }, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use model::table::{Counter, Reading, TableKey};
+
+    use super::*;
+
+    fn plan() -> Plan {
+        let settings = model::table::Table {
+            name: "abuse".into(),
+            key: TableKey::Header("x-api-key".to_owned()),
+            keys_max: 100,
+            expire: Duration::from_secs(60),
+            counters: vec![Counter::Requests],
+            rates: vec![(Counter::Errors, Duration::from_secs(10))],
+        };
+        let table = Arc::new(Table::compile(&Arc::new(settings), None).unwrap());
+        Plan { tables: vec![table], ..Plan::default() }
+    }
+
+    #[test]
+    fn what_was_counted_is_taken_over_and_rubbish_is_not() {
+        let (before, after, now) = (plan(), plan(), Instant::now());
+        before.tables[0].count(b"ann", &[(Counter::Requests, 7), (Counter::Errors, 2)], now, &mut || 7);
+        before.tables[0].count(b"", &[(Counter::Requests, 1)], now, &mut || 7);
+        let told = of_tables(&before, now, None);
+        inherit_tables(&after, &told, now);
+        let get = |key: &[u8], is_rate| {
+            let counter = if is_rate { Counter::Errors } else { Counter::Requests };
+            after.tables[0].get(key, Reading { counter, is_rate }, now)
+        };
+        assert_eq!((get(b"ann", false), get(b"ann", true), get(b"", false)), (7, 2, 1));
+        let text = told["abuse"]["entries"].as_str().unwrap();
+        for cut in 0..text.len() {
+            let mut broken = told.clone();
+            broken["abuse"]["entries"] = text[..cut].into();
+            inherit_tables(&plan(), &broken, now);
+        }
+        for strange in [json!(null), json!([]), json!({ "abuse": 7 }), json!({ "abuse": { "entries": "ff" } })] {
+            inherit_tables(&plan(), &strange, now);
+        }
+        let mut other = told.clone();
+        other["abuse"]["shape"] = "another".into();
+        let empty = plan();
+        inherit_tables(&empty, &other, now);
+        assert_eq!(empty.tables[0].entries(), 0);
+        assert_eq!(of_tables(&before, now, Some(Duration::ZERO)), told);
+    }
+}

@@ -1,0 +1,144 @@
+//! A limit that several instances share through Redis or Valkey: the setting `shared`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::Issue;
+use model::filter::CLUSTER_FORMAT;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::need::{CalledCluster, StoreAsk, StoreLogin};
+use super::settings::{DurationText, FileText};
+use super::{Compiling, EventCounter};
+use crate::limit::Limit;
+
+/// Bytes of a name, and of a key that are sent; what is longer is cut, which makes such keys one.
+const NAME_BYTES_MAX: usize = 128;
+const KEY_BYTES_MAX: usize = 256;
+const TIMEOUT_MAX: Duration = Duration::from_secs(10);
+
+/// A limit that several instances share.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Shared {
+    /// Where the limit is counted.
+    redis: Redis,
+    /// Name of the limit, up to 128 bytes: instances and filters with the same name count together. By default one of the rate, the burst
+    /// and the key.
+    name: Option<String>,
+    /// What becomes of requests while the store does not answer: `local` (by default) counts them in this process, `open` lets them pass,
+    /// and `closed` rejects them with 503.
+    #[serde(default)]
+    when_away: WhenAway,
+    /// How long a request waits for the store, up to 10s; 100ms by default.
+    timeout: Option<DurationText>,
+}
+
+/// A store that speaks the protocol of Redis.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Redis {
+    /// The cluster of its endpoints. The first that is up is asked.
+    #[schemars(extend("format" = CLUSTER_FORMAT))]
+    cluster: String,
+    /// The user (ACL) to log in as; by default the default user.
+    username: Option<String>,
+    /// A file that holds the password; white space at its end does not count.
+    password_file: Option<FileText>,
+    /// Number of the database, from 0 to 1023; 0 by default.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1023))]
+    database: u16,
+}
+
+/// What becomes of requests while the store does not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum WhenAway {
+    /// They are counted in this process.
+    #[default]
+    Local,
+    /// They pass.
+    Open,
+    /// They are rejected with 503.
+    Closed,
+}
+
+/// A limit that is counted elsewhere, compiled.
+pub(super) struct SharedLimit {
+    cluster: CalledCluster,
+    login: Arc<StoreLogin>,
+    /// What the keys of this limit begin with.
+    prefix: Vec<u8>,
+    /// Numbers for the script: the interval, the burst and what a request may wait at most, in microseconds.
+    arguments: Arc<[String; 3]>,
+    timeout: Duration,
+    pub(super) when_away: WhenAway,
+    /// Requests that the store did not judge.
+    pub(super) away: EventCounter,
+}
+
+impl Shared {
+    /// Checks the settings. `default_name` names the limit if nothing else does.
+    ///
+    /// # Errors
+    /// The first that is out of range, with its path below the filter.
+    pub(super) fn compile(
+        self,
+        limit: &Limit,
+        default_name: String,
+        compiling: &mut Compiling<'_>,
+    ) -> Result<SharedLimit, Issue> {
+        let name = self.name.unwrap_or(default_name);
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            let issue = Issue::at("shared/name", format!("a name has 1 to {NAME_BYTES_MAX} bytes, not {}", name.len()));
+            return Err(issue.suggest("choose a short name, such as that of the API"));
+        }
+        let timeout = self.timeout.map_or(Duration::from_millis(100), |timeout| timeout.0);
+        if timeout > TIMEOUT_MAX {
+            let issue = Issue::at("shared/timeout", "a request may wait for at most 10s");
+            return Err(issue.suggest("use 100ms; the store is near, and each request waits for it"));
+        }
+        let Redis { cluster, username, password_file, database } = self.redis;
+        if database > 1023 {
+            let issue = Issue::at("shared/redis/database", format!("{database} is more than 1023"));
+            return Err(issue.suggest("leave it out for 0"));
+        }
+        let password = password_file.map(|file| file.text.trim_end().to_owned());
+        if username.is_some() && password.is_none() {
+            let issue = Issue::at("shared/redis/username", "a user needs a password");
+            return Err(issue.suggest("add `password_file`"));
+        }
+        Ok(SharedLimit {
+            cluster: compiling.cluster(&cluster, "shared/redis/cluster"),
+            login: Arc::new(StoreLogin { username, password, database }),
+            prefix: format!("equipoise:limit:{name}:").into_bytes(),
+            arguments: Arc::new(limit.in_microseconds()),
+            timeout,
+            when_away: self.when_away,
+            away: compiling.counter("away"),
+        })
+    }
+}
+
+impl SharedLimit {
+    /// Returns what is asked for a request of this key.
+    pub(super) fn ask(&self, key: &[u8]) -> Box<StoreAsk> {
+        let key = &key[..key.len().min(KEY_BYTES_MAX)];
+        Box::new(StoreAsk {
+            cluster: self.cluster,
+            login: Arc::clone(&self.login),
+            key: [&self.prefix, key].concat(),
+            arguments: Arc::clone(&self.arguments),
+            timeout: self.timeout,
+        })
+    }
+}
+
+impl fmt::Debug for SharedLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedLimit").field("arguments", &self.arguments).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,171 @@
+//! Exchanges are counted, and conditions read what was counted.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use model::Facts;
+use model::filter::FilterUse;
+use model::matching::When;
+use model::table::{TableKey, TableTest};
+use serde_json::json;
+
+use super::super::testing::{Beside, World, issue, request, response, uses};
+use super::super::{Chain, Flow};
+use super::*;
+
+fn table(counters: &[&str], rates: &[&str]) -> Arc<Table> {
+    let named = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect::<Vec<Counter>>();
+    let settings = model::table::Table {
+        name: "abuse".into(),
+        key: TableKey::Client { ipv4_prefix: 32, ipv6_prefix: 64 },
+        keys_max: 1_000,
+        expire: Duration::from_secs(60),
+        counters: named(counters),
+        rates: named(rates).into_iter().map(|counter| (counter, Duration::from_secs(10))).collect(),
+    };
+    Arc::new(Table::compile(&Arc::new(settings), None).unwrap())
+}
+
+fn used(name: &str, settings: serde_json::Value, above: &[(&str, u64)]) -> FilterUse {
+    let filter = uses(&json!([{ name: settings }])).remove(0);
+    let above: Vec<_> = above.iter().map(|(reading, bound)| (reading.parse().unwrap(), *bound)).collect();
+    let tables = if above.is_empty() { Vec::new() } else { vec![TableTest { table: "abuse".into(), above }] };
+    FilterUse { when: (!tables.is_empty()).then(|| When { tables, ..When::default() }), ..filter }
+}
+
+struct Bench {
+    chain: Chain,
+    table: Arc<Table>,
+    world: World,
+    beside: Beside,
+}
+
+impl Bench {
+    fn new(table: Arc<Table>, uses: &[FilterUse]) -> Self {
+        let chain = Chain::compile_with(uses, None, std::slice::from_ref(&table)).unwrap();
+        Self { chain, table, world: World::new(), beside: Beside::new() }
+    }
+
+    /// A whole exchange of a client.
+    fn exchange(&mut self, client: &str, ended: Ended) -> Flow {
+        let facts = Facts { client: client.parse::<IpAddr>().unwrap(), ..self.world.facts() };
+        let mut head = request("GET", "/", &[]);
+        let flow = self.chain.on_request(&mut head, &mut self.beside.turn(&facts));
+        let mut answer = response(if ended.status == 0 { 502 } else { ended.status }, &[]);
+        self.chain.on_response(&mut answer, &self.world.view(&head), &mut self.beside.turn(&facts));
+        let now = Some(self.beside.now);
+        self.beside.notes.end(&Ended { now, ..ended });
+        self.beside.notes.clear();
+        flow
+    }
+
+    fn get(&self, client: &str, reading: &str) -> u64 {
+        let key = self.table.parse_key(client).unwrap();
+        self.table.get(&key, reading.parse().unwrap(), self.beside.now)
+    }
+}
+
+fn ended(status: u16) -> Ended {
+    Ended { status, ..Ended::default() }
+}
+
+const ALL: [&str; 6] = ["requests", "errors", "failures", "bytes_in", "bytes_out", "marks"];
+
+#[test]
+fn an_exchange_is_counted_when_it_comes_and_when_it_ends() {
+    let mut bench =
+        Bench::new(table(&ALL, &["requests", "errors"]), &[used("track", json!({ "table": "abuse" }), &[])]);
+    bench.exchange("192.0.2.7", Ended { received_bytes: 5, sent_bytes: 700, ..ended(200) });
+    bench.exchange("192.0.2.7", ended(404));
+    bench.exchange("192.0.2.7", ended(503));
+    bench.exchange("192.0.2.7", Ended { fault: Some(model::Fault::ClosedInQueue), ..ended(0) });
+    bench.exchange("192.0.2.7", Ended { fault: Some(model::Fault::ConnectFailed), ..ended(0) });
+    let read = |reading| bench.get("192.0.2.7", reading);
+    assert_eq!(ALL.map(read), [5, 1, 2, 5, 700, 0]);
+    assert_eq!((read("requests_rate"), read("errors_rate")), (5, 1));
+    assert_eq!(bench.get("192.0.2.8", "requests"), 0);
+}
+
+#[test]
+fn conditions_read_what_was_counted() {
+    let filters = [
+        used("track", json!({ "table": "abuse" }), &[]),
+        used("deny", json!({ "status": 403 }), &[("errors_rate", 2), ("requests", 4)]),
+        used("set_response_header", json!({ "x-many": "yes" }), &[("requests", 1)]),
+    ];
+    let mut bench = Bench::new(table(&["requests"], &["errors"]), &filters);
+    let passes = |flow: Flow| flow == Flow::Continue;
+    assert!((0..4).all(|_| passes(bench.exchange("192.0.2.7", ended(404)))), "four requests are not above four");
+    assert!(!passes(bench.exchange("192.0.2.7", ended(404))));
+    assert!((0..9).all(|_| passes(bench.exchange("192.0.2.8", ended(200)))), "no errors");
+    bench.beside.now += Duration::from_secs(30);
+    assert!(passes(bench.exchange("192.0.2.7", ended(200))), "the errors are long ago");
+}
+
+#[test]
+fn what_a_condition_found_for_the_request_counts_for_its_response() {
+    let filters = [
+        used("set_response_header", json!({ "x-many": "yes" }), &[("requests", 1)]),
+        used("track", json!({ "table": "abuse" }), &[]),
+    ];
+    let mut bench = Bench::new(table(&["requests"], &[]), &filters);
+    let mut told = || {
+        let facts = bench.world.facts();
+        let (mut head, mut answer) = (request("GET", "/", &[]), response(200, &[]));
+        bench.chain.on_request(&mut head, &mut bench.beside.turn(&facts));
+        bench.chain.on_response(&mut answer, &bench.world.view(&head), &mut bench.beside.turn(&facts));
+        bench.beside.notes.clear();
+        !answer.fields.is_empty()
+    };
+    assert_eq!([told(), told(), told()], [false, false, true]);
+}
+
+#[test]
+fn marks_are_made_by_requests_or_responses() {
+    let filters = [
+        used("track", json!({ "table": "abuse", "mark": "request" }), &[]),
+        used("track", json!({ "table": "abuse", "mark": "response" }), &[]),
+    ];
+    let mut bench = Bench::new(table(&ALL, &["marks"]), &filters);
+    bench.exchange("192.0.2.7", ended(200));
+    assert_eq!(["marks", "marks_rate", "requests"].map(|reading| bench.get("192.0.2.7", reading)), [2, 2, 0]);
+}
+
+#[test]
+fn a_rehearsal_counts_nothing() {
+    let filters = [
+        used("track", json!({ "table": "abuse" }), &[]),
+        used("track", json!({ "table": "abuse", "mark": "request" }), &[]),
+    ];
+    let mut bench = Bench::new(table(&ALL, &[]), &filters);
+    bench.beside.is_rehearsal = true;
+    bench.exchange("192.0.2.7", ended(404));
+    assert_eq!(bench.table.entries(), 0);
+}
+
+#[test]
+fn a_table_that_is_missing_or_does_not_count_what_is_wanted_is_an_issue() {
+    let told = |filter: FilterUse, tables: &[Arc<Table>]| {
+        let issues = Chain::compile_with(&[filter], None, tables).err().unwrap();
+        issues.iter().map(ToString::to_string).collect::<String>()
+    };
+    let tables = [table(&["requests"], &[])];
+    assert_eq!(
+        told(used("track", json!({ "table": "abuse" }), &[]), &[]),
+        "0/track/table: there is no table `abuse` (define it in `tables` at the top level)"
+    );
+    assert_eq!(
+        told(used("track", json!({ "table": "abusee" }), &[]), &tables),
+        "0/track/table: there is no table `abusee` (did you mean `abuse`?)"
+    );
+    assert_eq!(
+        told(used("track", json!({ "table": "abuse", "mark": "response" }), &[]), &tables),
+        "0/track/mark: the table `abuse` does not count `marks` (add `marks` to its `counters` or `rates`)"
+    );
+    assert_eq!(
+        told(used("deny", json!({}), &[("requests", 1)]), &[]),
+        "0/when/table/name: there is no table `abuse` (define it in `tables` at the top level)"
+    );
+    assert!(issue("track", json!({})).contains("missing field `table`"));
+    assert!(issue("track", json!({ "table": "a", "mark": "both" })).contains("unknown variant `both`"));
+}

@@ -1,0 +1,189 @@
+//! How many of each key are under way.
+//!
+//! A key has an entry as long as it holds a place, so there are never more entries than places held, which the limits on connections
+//! and streams bound. Entries are in shards with a lock each, which is held for one look. Counting is exact: two workers that want the
+//! last place of a key ask one after the other.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::keyed;
+use crate::padded::Padded;
+
+const SHARDS: u64 = 64;
+/// An empty shard with room for more entries gives its memory back.
+const IDLE_ENTRIES_MAX: usize = 1024;
+
+type Counts = HashMap<u64, u32, BuildHasherDefault<Same>>;
+
+/// See the module. It holds no memory until the first place is taken.
+#[derive(Default)]
+pub struct InFlight {
+    live: OnceLock<Live>,
+}
+
+struct Live {
+    key: [u64; 2],
+    shards: Box<[Padded<Mutex<Counts>>]>,
+}
+
+impl InFlight {
+    /// Takes a place of this key if fewer than `max` are taken. `None`: none is left. Each place is given back once, by
+    /// [`Self::leave`] with the number that this returns. `chance` gives the key of the hash, once.
+    pub fn enter(&self, key: &[u8], max: u32, chance: &mut dyn FnMut() -> u64) -> Option<u64> {
+        let live = self.live(chance);
+        let hash = keyed::hash(live.key, key);
+        let mut counts = live.shard(hash);
+        match counts.get_mut(&hash) {
+            Some(count) if *count >= max => return None,
+            Some(count) => *count += 1,
+            None if max == 0 => return None,
+            None => {
+                counts.insert(hash, 1);
+            }
+        }
+        Some(hash)
+    }
+
+    /// Gives a place back.
+    pub fn leave(&self, place: u64) {
+        let Some(live) = self.live.get() else { return };
+        let mut counts = live.shard(place);
+        let Some(count) = counts.get_mut(&place) else {
+            debug_assert!(false, "given back more often than taken");
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&place);
+            if counts.is_empty() && counts.capacity() > IDLE_ENTRIES_MAX {
+                counts.shrink_to_fit();
+            }
+        }
+    }
+
+    /// Returns how many places of this key are taken.
+    pub fn count(&self, key: &[u8]) -> u32 {
+        let Some(live) = self.live.get() else { return 0 };
+        let hash = keyed::hash(live.key, key);
+        live.shard(hash).get(&hash).copied().unwrap_or(0)
+    }
+
+    /// Returns how many keys hold a place.
+    pub fn keys(&self) -> usize {
+        let Some(live) = self.live.get() else { return 0 };
+        live.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    fn live(&self, chance: &mut dyn FnMut() -> u64) -> &Live {
+        self.live.get_or_init(|| Live {
+            key: [chance(), chance()],
+            shards: (0..SHARDS).map(|_| Padded::default()).collect(),
+        })
+    }
+}
+
+impl Live {
+    /// The bits in the middle of a hash: maps go by those at both ends.
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Counts> {
+        lock(&self.shards[((hash >> 32) % SHARDS) as usize])
+    }
+}
+
+/// What a thread that panicked has left is a count like any other.
+fn lock(shard: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The hash of a number that is one.
+#[derive(Clone, Copy, Default)]
+struct Same(u64);
+
+impl Hasher for Same {
+    fn write(&mut self, _: &[u8]) {
+        debug_assert!(false, "keys are numbers of 64 bits");
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_key_has_so_many_places_and_gets_each_back() {
+        let (table, mut chance) = (InFlight::default(), || 7);
+        assert_eq!((table.count(b"a"), table.keys()), (0, 0));
+        let places: Vec<u64> = (0..3).map(|_| table.enter(b"a", 3, &mut chance).unwrap()).collect();
+        assert_eq!((table.enter(b"a", 3, &mut chance), table.enter(b"b", 0, &mut chance)), (None, None));
+        assert!(table.enter(b"b", 1, &mut chance).is_some());
+        assert_eq!((table.count(b"a"), table.count(b"b"), table.keys()), (3, 1, 2));
+        table.leave(places[0]);
+        assert!(table.enter(b"a", 3, &mut chance).is_some() && table.enter(b"a", 3, &mut chance).is_none());
+        // A limit that falls refuses until enough have left.
+        assert!(table.enter(b"a", 1, &mut chance).is_none());
+    }
+
+    #[test]
+    fn a_flood_of_keys_leaves_nothing_behind() {
+        let (table, mut chance) = (InFlight::default(), || 7);
+        let places: Vec<u64> =
+            (0..200_000_u32).map(|key| table.enter(&key.to_le_bytes(), 1, &mut chance).unwrap()).collect();
+        assert_eq!(table.keys(), 200_000);
+        places.into_iter().for_each(|place| table.leave(place));
+        let room: usize = table.live.get().unwrap().shards.iter().map(|shard| lock(shard).capacity()).sum();
+        assert_eq!((table.keys(), room), (0, 0));
+    }
+
+    #[test]
+    fn workers_that_enter_and_leave_at_once_never_exceed_the_limit() {
+        const THREADS: u32 = 8;
+        let (table, inside, most) = (InFlight::default(), AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        let Some(place) = table.enter(b"a", 3, &mut || 7) else { continue };
+                        most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        table.leave(place);
+                    }
+                });
+            }
+        });
+        assert!((1..=3).contains(&most.into_inner()));
+        assert_eq!(table.keys(), 0);
+    }
+
+    proptest! {
+        /// Against a plain count.
+        #[test]
+        fn counts_are_those_of_a_plain_table(steps in prop::collection::vec((0_u8..6, any::<bool>()), 0..200)) {
+            let (table, mut held) = (InFlight::default(), vec![Vec::new(); 6]);
+            for (key, is_in) in steps {
+                let held = &mut held[usize::from(key)];
+                if is_in {
+                    let place = table.enter(&[key], 4, &mut || 3);
+                    prop_assert_eq!(place.is_some(), held.len() < 4);
+                    held.extend(place);
+                } else if let Some(place) = held.pop() {
+                    table.leave(place);
+                }
+                prop_assert_eq!(table.count(&[key]) as usize, held.len());
+            }
+            prop_assert_eq!(table.keys(), held.iter().filter(|held| !held.is_empty()).count());
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Bounds on the connections of each client address at one listener.
+
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use model::snapshot::ConnectionsPerAddress;
+use model::{AddressList, Issue};
+
+use super::{InFlight, Limit, Network, Rates};
+use crate::addresses::AddressTable;
+
+/// The bounds, compiled. Listeners of later plans take over what was counted.
+pub struct PerAddress {
+    network: Network,
+    keys_max: u32,
+    max: u32,
+    limit: Option<Limit>,
+    /// Those without bounds.
+    except: Option<AddressTable>,
+    state: Arc<State>,
+}
+
+struct State {
+    open: InFlight,
+    rates: Rates,
+}
+
+/// A connection that counts as open until this is dropped.
+pub struct OpenPlace {
+    state: Arc<State>,
+    place: u64,
+}
+
+/// Why a connection is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beyond {
+    /// The address has as many connections as it may.
+    Max,
+    /// It opens them too fast.
+    Rate,
+}
+
+impl PerAddress {
+    /// Compiles the bounds of a listener that had those of `before`.
+    ///
+    /// # Errors
+    /// The rate cannot be understood, or its burst is out of range. Paths are below the bounds.
+    pub fn compile(bounds: &ConnectionsPerAddress, before: Option<&Self>) -> Result<Self, Issue> {
+        let limit = bounds.rate.as_ref().map(|rate| Limit::compile(rate, bounds.burst)).transpose()?;
+        let network = Network::new(bounds.ipv4_prefix, bounds.ipv6_prefix);
+        // What is counted by other networks, or lies elsewhere in the table, is of no use.
+        let same = before.filter(|before| before.network == network && before.keys_max == bounds.keys_max);
+        let new = || Arc::new(State { open: InFlight::default(), rates: Rates::new(bounds.keys_max as usize) });
+        let except = (!bounds.except.is_empty()).then(|| {
+            let list = AddressList { allowed: bounds.except.clone(), denied: Vec::new(), lets_others_in: false };
+            AddressTable::of(&list)
+        });
+        Ok(Self {
+            network,
+            keys_max: bounds.keys_max,
+            max: bounds.max.unwrap_or(u32::MAX),
+            limit,
+            except,
+            state: same.map_or_else(new, |same| Arc::clone(&same.state)),
+        })
+    }
+
+    /// Counts a new connection of this address. `None`: it has no bounds. `chance` gives the keys of hashes, once.
+    ///
+    /// # Errors
+    /// The address is beyond a bound; nothing was counted.
+    pub fn open(
+        &self,
+        address: IpAddr,
+        now: Instant,
+        chance: &mut dyn FnMut() -> u64,
+    ) -> Result<Option<OpenPlace>, Beyond> {
+        if self.is_excepted(address) {
+            return Ok(None);
+        }
+        self.network.with(address, |key| {
+            let place = self.state.open.enter(key, self.max, chance).ok_or(Beyond::Max)?;
+            let open = OpenPlace { state: Arc::clone(&self.state), place };
+            match &self.limit {
+                Some(limit) if !self.state.rates.spend(key, limit, now, chance).is_allowed => Err(Beyond::Rate),
+                _ => Ok(Some(open)),
+            }
+        })
+    }
+
+    /// Returns whether the address has as many connections as it may already, without counting one.
+    pub fn is_full(&self, address: IpAddr) -> bool {
+        !self.is_excepted(address) && self.network.with(address, |key| self.state.open.count(key)) >= self.max
+    }
+
+    fn is_excepted(&self, address: IpAddr) -> bool {
+        self.except.as_ref().is_some_and(|table| table.allows(address))
+    }
+}
+
+impl Drop for OpenPlace {
+    fn drop(&mut self) {
+        self.state.open.leave(self.place);
+    }
+}

@@ -1,0 +1,333 @@
+//! Tables of counters by key: what routes count into, conditions read, and the administrator shows and changes.
+//!
+//! A table is kept from one plan to the next as long as its name, key, size, counters and rates stay. Reading one that no entry is in
+//! gives zeros. Start with [`Table::count`] and [`Table::get`]; how entries are stored is in `store.rs`.
+
+mod layout;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use model::table::{Counter, Reading, TableKey};
+use model::{Name, RequestHead};
+
+use crate::limit::{Key, Network};
+use layout::{Entry, Layout};
+use store::Store;
+
+/// A table, compiled.
+pub struct Table {
+    settings: Arc<model::table::Table>,
+    key: Key,
+    layout: Layout,
+    state: Arc<State>,
+}
+
+/// What is in a table. It holds no memory until the first entry.
+#[derive(Default)]
+struct State {
+    store: OnceLock<Store>,
+    entries: AtomicU64,
+    evictions: AtomicU64,
+}
+
+/// One entry, for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The key as text: an address, or the value of a field, of which at most [`Table::KEY_BYTES_MAX`] bytes are kept.
+    pub key: String,
+    /// All readings of the table, in the order of its settings.
+    pub readings: Vec<(Reading, u64)>,
+    /// Time since its last count.
+    pub idle: Duration,
+}
+
+/// One entry, for the process that follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// The bytes of the key.
+    pub key: Vec<u8>,
+    /// Time since its last count.
+    pub idle: Duration,
+    /// Its counters, in the order of the settings, and then its rates.
+    pub values: Vec<u64>,
+}
+
+impl Table {
+    /// Bytes of a key that are kept to show it. Keys are told apart by all of their bytes.
+    pub const KEY_BYTES_MAX: usize = layout::TEXT_BYTES;
+
+    /// Compiles a table that was `before` in the plan in force. What it holds is taken over if the shape is the same; another `expire`
+    /// does not change that.
+    ///
+    /// # Errors
+    /// The name of the field that it is by is none.
+    pub fn compile(settings: &Arc<model::table::Table>, before: Option<&Self>) -> Result<Self, String> {
+        let key = match &settings.key {
+            TableKey::Client { ipv4_prefix, ipv6_prefix } => Key::Client(Network::new(*ipv4_prefix, *ipv6_prefix)),
+            TableKey::Header(name) => Key::header(name)?,
+        };
+        let is_same = |before: &&Self| {
+            let (one, other) = (&before.settings, settings);
+            (&one.key, one.keys_max) == (&other.key, other.keys_max)
+                && (&one.counters, &one.rates) == (&other.counters, &other.rates)
+        };
+        let state = before.filter(is_same).map_or_else(Arc::default, |before| Arc::clone(&before.state));
+        Ok(Self { settings: settings.clone(), key, layout: Layout::of(settings), state })
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &Name {
+        &self.settings.name
+    }
+
+    /// Returns what was configured.
+    pub fn settings(&self) -> &Arc<model::table::Table> {
+        &self.settings
+    }
+
+    /// Returns whether it counts this.
+    pub fn has(&self, reading: Reading) -> bool {
+        self.layout.place(reading).is_some()
+    }
+
+    /// Returns the bytes that each entry takes.
+    pub fn entry_bytes(&self) -> usize {
+        self.layout.entry_bytes()
+    }
+
+    /// Returns the entries that made room for others before their time.
+    pub fn evictions(&self) -> u64 {
+        self.state.evictions.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of entries, those included whose time is over and whose place is free for others.
+    pub fn entries(&self) -> u64 {
+        self.state.entries.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of entries whose time is not over. It looks at all of them.
+    #[cfg(test)]
+    fn alive(&self, now: Instant) -> usize {
+        let mut count = 0;
+        self.each(now, |_, _| count += 1);
+        count
+    }
+
+    /// Calls with the bytes of the key of a request.
+    pub fn with_key<T>(&self, head: &RequestHead, client: IpAddr, call: impl FnOnce(&[u8]) -> T) -> T {
+        self.key.with(head, client, call)
+    }
+
+    /// Adds to the entry of a key, which is made if there is none. Returns a number by which [`Self::count_more`] finds it again.
+    /// What the table does not count is passed over. `chance` gives the key of its hash, once.
+    pub fn count(&self, key: &[u8], amounts: &[(Counter, u64)], now: Instant, chance: &mut dyn FnMut() -> u64) -> u64 {
+        let store = self.store(now, chance);
+        let (tick, hash) = (store.tick(now), store.hash(key));
+        store.with_bucket(hash, |bucket| {
+            let place = self.place(bucket, (hash, key), tick);
+            self.add(&mut bucket.entry(place), amounts, tick);
+        });
+        hash
+    }
+
+    /// Adds to an entry that was counted before; nothing if it is gone since.
+    pub fn count_more(&self, entry: u64, amounts: &[(Counter, u64)], now: Instant) {
+        let Some(store) = self.state.store.get() else { return };
+        let tick = store.tick(now);
+        store.with_bucket(entry, |bucket| {
+            if let Some(place) = bucket.find(entry, self.time(tick)) {
+                self.add(&mut bucket.entry(place), amounts, tick);
+            }
+        });
+    }
+
+    /// Returns what an entry has counted: 0 if there is none, or the table does not count this. A rate is the count of the last while,
+    /// to which the while before adds as much of its own as is not over yet.
+    pub fn get(&self, key: &[u8], reading: Reading, now: Instant) -> u64 {
+        let (Some(store), Some(place)) = (self.state.store.get(), self.layout.place(reading)) else { return 0 };
+        let (tick, hash) = (store.tick(now), store.hash(key));
+        store.with_bucket(hash, |bucket| {
+            let found = bucket.find(hash, self.time(tick));
+            found.map_or(0, |found| self.layout.read(&bucket.entry(found), place, tick))
+        })
+    }
+
+    /// Sets counters and rates of a key to values, for the administrator; the entry is made if there is none.
+    pub fn set(&self, key: &[u8], values: &[(Reading, u64)], now: Instant, chance: &mut dyn FnMut() -> u64) {
+        let store = self.store(now, chance);
+        let (tick, hash) = (store.tick(now), store.hash(key));
+        store.with_bucket(hash, |bucket| {
+            let place = self.place(bucket, (hash, key), tick);
+            let mut entry = bucket.entry(place);
+            for (reading, value) in values {
+                if let Some(place) = self.layout.place(*reading) {
+                    self.layout.write(&mut entry, place, tick, *value);
+                }
+            }
+        });
+    }
+
+    /// Forgets an entry, or all of them. Returns how many there were.
+    pub fn clear(&self, key: Option<&[u8]>, now: Instant) -> usize {
+        let Some(store) = self.state.store.get() else { return 0 };
+        let time = self.time(store.tick(now));
+        let count = match key {
+            Some(key) => {
+                let hash = store.hash(key);
+                store.with_bucket(hash, |bucket| {
+                    let found = bucket.find(hash, time);
+                    found.into_iter().for_each(|place| bucket.entry(place).forget());
+                    usize::from(found.is_some())
+                })
+            }
+            None => store.clear(),
+        };
+        self.state.entries.fetch_sub(count as u64, Ordering::Relaxed);
+        count
+    }
+
+    /// Returns the entry of a key.
+    pub fn row(&self, key: &[u8], now: Instant) -> Option<Row> {
+        let store = self.state.store.get()?;
+        let (tick, hash) = (store.tick(now), store.hash(key));
+        store.with_bucket(hash, |bucket| {
+            let place = bucket.find(hash, self.time(tick))?;
+            Some(self.shown(&bucket.entry(place), tick))
+        })
+    }
+
+    /// Returns the entries that have most of a reading, at most `max`, the greatest first. It looks at all of them.
+    pub fn top(&self, by: Reading, max: usize, now: Instant) -> Vec<Row> {
+        let Some(place) = self.layout.place(by) else { return Vec::new() };
+        // The least of those kept is at the top of the heap.
+        let mut kept = std::collections::BinaryHeap::with_capacity(max.min(1024) + 1);
+        self.each(now, |entry, tick| {
+            let value = self.layout.read(entry, place, tick);
+            if kept.len() < max {
+                kept.push((std::cmp::Reverse(value), entry.hash()));
+            } else if kept.peek().is_some_and(|(least, _)| value > least.0) {
+                kept.pop();
+                kept.push((std::cmp::Reverse(value), entry.hash()));
+            }
+        });
+        let Some(store) = self.state.store.get() else { return Vec::new() };
+        let tick = store.tick(now);
+        let row = |hash: u64| {
+            store.with_bucket(hash, |bucket| {
+                let place = bucket.find(hash, self.time(tick))?;
+                Some(self.shown(&bucket.entry(place), tick))
+            })
+        };
+        kept.into_sorted_vec().into_iter().filter_map(|(_, hash)| row(hash)).collect()
+    }
+
+    /// Reads a key as a person writes it: an address, or the value of the field.
+    ///
+    /// # Errors
+    /// It is no address.
+    pub fn parse_key(&self, text: &str) -> Result<Vec<u8>, String> {
+        match &self.key {
+            Key::Header(_) => Ok(text.as_bytes().to_vec()),
+            Key::Client(network) => {
+                let address: IpAddr = text.parse().map_err(|_| format!("`{text}` is not an address"))?;
+                Ok(network.with(address, <[u8]>::to_vec))
+            }
+        }
+    }
+
+    /// Returns a text that two tables of the same shape have in common.
+    pub fn shape(&self) -> String {
+        let settings = &self.settings;
+        format!("{:?} {:?} {:?}", settings.key, settings.counters, settings.rates)
+    }
+
+    /// Returns what the process that follows needs, the entries counted last first, at most `max`, and none that was idle for longer than
+    /// `since`. Keys that are kept in part are left out.
+    pub fn hand_over(&self, max: usize, since: Duration, now: Instant) -> Vec<Handed> {
+        let mut all = Vec::new();
+        self.each(now, |entry, tick| {
+            let is_wanted = entry.is_key_whole() && entry.idle(tick) <= since;
+            if let Some(key) = entry.key().filter(|_| is_wanted) {
+                let values = self.layout.readings().map(|(_, place)| self.layout.read(entry, place, tick)).collect();
+                all.push(Handed { key: key.to_vec(), idle: entry.idle(tick), values });
+            }
+        });
+        all.sort_unstable_by_key(|handed| handed.idle);
+        all.truncate(max);
+        all
+    }
+
+    /// Takes in what [`Self::hand_over`] gave of a table of the same shape. Entries of another number of values are passed over.
+    pub fn inherit(&self, handed: &[Handed], now: Instant, chance: &mut dyn FnMut() -> u64) {
+        let readings: Vec<_> = self.layout.readings().map(|(reading, _)| reading).collect();
+        // Those counted last come last, so that they push out others and not others them.
+        for one in
+            handed.iter().rev().filter(|one| one.values.len() == readings.len() && one.idle < self.settings.expire)
+        {
+            let values: Vec<_> = readings.iter().copied().zip(one.values.iter().copied()).collect();
+            self.set(&one.key, &values, now, chance);
+        }
+    }
+
+    fn add(&self, entry: &mut Entry<'_>, amounts: &[(Counter, u64)], tick: u64) {
+        for (counter, amount) in amounts.iter().filter(|(_, amount)| *amount > 0) {
+            for is_rate in [false, true] {
+                if let Some(place) = self.layout.place(Reading { counter: *counter, is_rate }) {
+                    self.layout.add(entry, place, tick, *amount);
+                }
+            }
+        }
+    }
+
+    /// Returns where the entry of a key is, which is made if there was none.
+    fn place(&self, bucket: &mut store::Bucket<'_>, key: (u64, &[u8]), tick: u64) -> usize {
+        let found = bucket.find_or_make(key, self.time(tick));
+        if found.has_evicted {
+            self.state.evictions.fetch_add(1, Ordering::Relaxed);
+        }
+        if found.is_more {
+            self.state.entries.fetch_add(1, Ordering::Relaxed);
+        }
+        found.place
+    }
+
+    fn shown(&self, entry: &Entry<'_>, tick: u64) -> Row {
+        let kept = entry.key().unwrap_or_default();
+        let key = &*kept;
+        let text = match (&self.key, key.len()) {
+            (Key::Client(_), 4) => IpAddr::from(<[u8; 4]>::try_from(key).unwrap_or_default()).to_string(),
+            (Key::Client(_), 16) => IpAddr::from(<[u8; 16]>::try_from(key).unwrap_or_default()).to_string(),
+            _ => String::from_utf8_lossy(key).into_owned() + if entry.is_key_whole() { "" } else { "…" },
+        };
+        let readings = self.layout.readings().map(|(reading, place)| (reading, self.layout.read(entry, place, tick)));
+        Row { key: text, readings: readings.collect(), idle: entry.idle(tick) }
+    }
+
+    fn each(&self, now: Instant, mut look: impl FnMut(&Entry<'_>, u64)) {
+        let Some(store) = self.state.store.get() else { return };
+        let tick = store.tick(now);
+        store.each(self.time(tick), |entry| look(&entry, tick));
+    }
+
+    fn store(&self, now: Instant, chance: &mut dyn FnMut() -> u64) -> &Store {
+        let keys_max = self.settings.keys_max as usize;
+        self.state.store.get_or_init(|| Store::new(keys_max, self.layout.words(), now, [chance(), chance()]))
+    }
+
+    /// The present, and the last moment at which an entry must have been counted to be alive.
+    fn time(&self, tick: u64) -> store::Time {
+        store::Time { now: tick, alive_from: (tick + 1).saturating_sub(self.settings.expire.as_millis() as u64) }
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

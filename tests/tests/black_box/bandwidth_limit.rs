@@ -1,0 +1,130 @@
+//! The filter `bandwidth_limit`: bodies move no faster than they may, over all versions, and nobody is timed out for it.
+
+use std::time::{Duration, Instant};
+
+use super::harness::http2::{Client, request};
+use super::harness::{Origin, Peer, Product, Setup, eventually, http3};
+use super::http3::site;
+
+const CLEAR: &str = "clear: { bind: \"127.0.0.1:0\" }";
+
+/// Answers with as many bytes as the path says.
+fn sized() -> Origin {
+    Origin::answering(|request| {
+        let bytes = request.target().trim_start_matches('/').parse().unwrap_or(0);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n");
+        [head.into_bytes(), vec![b'x'; bytes]].concat()
+    })
+}
+
+fn limited(origin: &Origin, settings: &str) -> Setup {
+    Setup::to(origin).route(format!("filters: [{{ bandwidth_limit: {settings} }}]"))
+}
+
+/// How long it took, at least so many milliseconds.
+fn takes(least: u64, work: impl FnOnce()) {
+    let begun = Instant::now();
+    work();
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(least), "{took:?} instead of {least} ms");
+}
+
+#[test]
+fn responses_of_all_versions_come_at_the_rate_and_whole() {
+    let origin = sized();
+    let site = site(limited(&origin, "{ download: 200kB/s }").listener_more(CLEAR), 2);
+    let clear = site.product.address("clear");
+    // A sixteenth of a second is given at once, and one more as the first turn.
+    takes(800, || assert_eq!(Peer::connect(clear).get("/200000").body.len(), 200_000));
+    takes(800, || assert_eq!(Client::connect(clear).get("/200000").body.len(), 200_000));
+    takes(800, || assert_eq!(site.connect().get("/200000").body.len(), 200_000));
+    // Small ones are not held up.
+    assert_eq!(Peer::connect(clear).get("/10").body.len(), 10);
+}
+
+#[test]
+fn what_is_free_comes_at_once_and_streams_of_a_key_share_its_rate() {
+    let origin = sized();
+    let product = limited(&origin, "{ download: 100kB/s, after: 10MB }").start();
+    let begun = Instant::now();
+    assert_eq!(product.get("/5000000").body.len(), 5_000_000);
+    assert!(begun.elapsed() < Duration::from_secs(20), "it would take fifty seconds at the rate");
+    let shared = limited(&origin, "{ download: 400kB/s, per: key }").start();
+    takes(800, || {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| assert_eq!(shared.get("/100000").body.len(), 100_000));
+            }
+        });
+    });
+}
+
+#[test]
+fn requests_reach_the_endpoint_at_the_rate_and_whole() {
+    let origin = Origin::saying("in");
+    let site = site(limited(&origin, "{ upload: 200kB/s }").listener_more(CLEAR), 2);
+    let clear = site.product.address("clear");
+    let body = vec![b'x'; 200_000];
+    takes(800, || {
+        let mut peer = Peer::connect(clear);
+        peer.send([b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 200000\r\n\r\n", &body[..]].concat());
+        assert_eq!(peer.response().status(), 200);
+    });
+    takes(800, || assert_eq!(Client::connect(clear).ask(request("POST", "/"), &body).status, 200));
+    takes(800, || assert_eq!(site.connect().ask(http3::request("POST", "/"), &body).status, 200));
+    assert!(origin.requests().iter().all(|request| request.body == body));
+}
+
+#[test]
+fn a_slow_rate_times_nobody_out_and_other_requests_of_the_worker_go_on() {
+    let origin = sized();
+    let product = limited(&origin, "{ download: 2kB/s, per: key }")
+        .listener("timeouts: { stream: 1500ms }")
+        .cluster("timeouts: { idle: 1500ms }")
+        .route_before("{ match: { path: { exact: /7 } }, cluster: site }")
+        .workers(1)
+        .start();
+    let slow: Vec<Peer> =
+        (0..4).map(|_| Peer::sending(product.web(), "GET /2000 HTTP/1.1\r\nHost: test\r\n\r\n")).collect();
+    for _ in 0..20 {
+        assert_eq!(product.get("/7").body.len(), 7);
+    }
+    takes(2_500, || {
+        for mut peer in slow {
+            peer.set_read_timeout(Duration::from_secs(60));
+            assert_eq!(peer.response().body.len(), 2_000, "nobody is timed out");
+        }
+    });
+}
+
+#[test]
+fn a_client_that_leaves_while_its_bytes_wait_is_noticed_and_one_that_does_not_read_is_timed_out() {
+    let origin = sized();
+    let product = limited(&origin, "{ download: 50kB/s }").listener("timeouts: { stream: 1s }").start();
+    let mut gone = Peer::sending(product.web(), "GET /90000000 HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert_eq!(gone.head().status(), 200);
+    gone.reset();
+    eventually("the endpoint is free", || product.metric("equipoise_endpoint_in_flight", &[]) == 0.0);
+    assert_eq!(product.flagged("CD")["fault"], "closed_in_response");
+    let fast = limited(&origin, "{ download: 1GB/s }").listener("timeouts: { stream: 1s }").start();
+    let mut idle = Peer::sending(fast.web(), "GET /90000000 HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert_eq!(idle.head().status(), 200);
+    assert_eq!(fast.flagged("CDT")["fault"], "client_write_timeout");
+}
+
+#[test]
+fn the_memory_of_many_slow_downloads_is_bounded() {
+    let origin = sized();
+    let product: Product = limited(&origin, "{ download: 1kB/s }").start();
+    let before = product.resident_bytes();
+    let slow: Vec<Peer> = (0..100)
+        .map(|_| {
+            let mut peer = Peer::sending(product.web(), "GET /5000000 HTTP/1.1\r\nHost: test\r\n\r\n");
+            assert_eq!(peer.head().status(), 200);
+            peer
+        })
+        .collect();
+    let more = product.resident_bytes().saturating_sub(before);
+    assert!(more < 60 << 20, "{more} bytes for 100 downloads of 5 MB each");
+    drop(slow);
+}

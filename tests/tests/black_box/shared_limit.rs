@@ -1,0 +1,200 @@
+//! `rate_limit` with `shared`: one allowance over several instances, in a real Redis, and what happens while that is away.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::harness::product::folder;
+use super::harness::{Origin, Peer, Product, Setup, eventually, net};
+
+/// A Redis of the test's own. Ends with it.
+struct Redis {
+    address: SocketAddr,
+    child: Child,
+    password: Option<&'static str>,
+}
+
+impl Redis {
+    fn start(password: Option<&'static str>) -> Self {
+        Self::start_at(net::free(), password)
+    }
+
+    fn start_at(address: SocketAddr, password: Option<&'static str>) -> Self {
+        let mut command = Command::new("redis-server");
+        command.args([
+            "--port",
+            &address.port().to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]);
+        if let Some(password) = password {
+            command.args(["--requirepass", password]);
+        }
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.expect("`redis-server` is needed: Debian has it as `redis-server`");
+        let redis = Self { address, child, password };
+        eventually("redis listens", || Peer::try_connect(address).is_some());
+        redis
+    }
+
+    /// What it answers to a command, as text.
+    fn ask(&self, command: &str) -> String {
+        let mut peer = Peer::connect(self.address);
+        if let Some(password) = self.password {
+            peer.send(format!("AUTH {password}\r\n"));
+            peer.take(5);
+        }
+        peer.send(format!("{command}\r\nQUIT\r\n"));
+        String::from_utf8_lossy(&peer.rest()).into_owned()
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn setup(origin: &Origin, redis: SocketAddr, more: &str) -> Setup {
+    Setup::to(origin)
+        .cluster_more(format!("redis: {{ endpoints: [\"{redis}\"] }}"))
+        .route(format!(
+            "filters: [{{ rate_limit: {{ rate: 1/h, burst: 50, shared: {{ redis: {{ cluster: redis }}, name: test, timeout: 5s{more} }} }} }}]"
+        ))
+}
+
+/// How many of so many requests pass.
+fn passed(product: &Product, count: usize) -> usize {
+    let mut peer = product.connect();
+    (0..count).filter(|_| peer.get("/").status() == 200).count()
+}
+
+#[test]
+fn instances_share_one_allowance_exactly() {
+    let (origin, redis) = (Origin::saying("in"), Redis::start(None));
+    let products = [(); 2].map(|()| setup(&origin, redis.address, "").start());
+    let all = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for product in &products {
+            for _ in 0..4 {
+                scope.spawn(|| all.fetch_add(passed(product, 30), Ordering::SeqCst));
+            }
+        }
+    });
+    assert_eq!(all.into_inner(), 50);
+    let refused = products[1].get("/");
+    assert_eq!(refused.status(), 429);
+    let seconds: u32 = refused.field("retry-after").and_then(|text| text.parse().ok()).expect("a number");
+    assert!((3_500..=3_600).contains(&seconds), "{seconds}");
+    for product in &products {
+        product.expect_metric("equipoise_filter_events_total", &["event=\"away\""], 0.0);
+    }
+    // A new process counts on, and scripts that somebody has thrown away are loaded again.
+    let third = setup(&origin, redis.address, "").start();
+    assert_eq!(passed(&third, 3), 0);
+    assert!(redis.ask("SCRIPT FLUSH").contains("OK"));
+    eventually("it is refused by the store again", || {
+        let before = third.metric("equipoise_filter_events_total", &["event=\"away\""]);
+        third.get("/").status() == 429 && third.metric("equipoise_filter_events_total", &["event=\"away\""]) == before
+    });
+}
+
+#[test]
+fn a_store_with_a_password_and_another_database_is_used_and_a_wrong_one_is_told() {
+    let (origin, redis) = (Origin::saying("in"), Redis::start(Some("open-sesame")));
+    let start = |password: &str| {
+        let folder = folder();
+        std::fs::write(folder.path().join("redis.password"), format!("{password}\n")).expect("our folder");
+        let text = setup(&origin, redis.address, "")
+            .text()
+            .replace("{ cluster: redis }", "{ cluster: redis, password_file: redis.password, database: 3 }");
+        Product::start_in(folder, &text, 2)
+    };
+    let product = start("open-sesame");
+    assert_eq!(passed(&product, 60), 50);
+    assert!(redis.ask("INFO keyspace").contains("db3:keys=1"), "{}", redis.ask("INFO keyspace"));
+    let wrong = start("wrong");
+    assert_eq!(passed(&wrong, 60), 50, "it counts on its own");
+    wrong.expect_said(&["the store of a shared limit refuses", "WRONGPASS"]);
+    assert!(!wrong.stderr().contains("wrong\""), "no password is told");
+}
+
+#[test]
+fn while_the_store_is_away_requests_are_counted_here_or_pass_or_are_rejected() {
+    let origin = Origin::saying("in");
+    let nobody = net::refusing();
+    for (when_away, passing, status) in [("local", 50, 429), ("open", 60, 200), ("closed", 0, 503)] {
+        let product = setup(&origin, nobody, &format!(", when_away: {when_away}")).start();
+        assert_eq!(passed(&product, 60), passing, "{when_away}");
+        assert_eq!(product.get("/").status(), status, "{when_away}");
+        product.expect_metric("equipoise_filter_events_total", &["event=\"away\""], 61.0);
+    }
+}
+
+#[test]
+fn a_store_that_accepts_and_says_nothing_holds_nobody_up() {
+    let origin = Origin::saying("in");
+    let mute = Origin::start(|mut visit| {
+        visit.peer.wait_closed();
+    });
+    let text = setup(&origin, mute.address(), ", when_away: open").text().replace("timeout: 5s", "timeout: 100ms");
+    let product = Product::start(&text);
+    let begun = Instant::now();
+    assert_eq!(passed(&product, 10), 10);
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    // One that says rubbish is no better.
+    let rubbish = Origin::start(|mut visit| {
+        visit.peer.send("HTTP/1.1 400 Bad Request\r\n\r\n");
+        visit.peer.wait_closed();
+    });
+    let product = setup(&origin, rubbish.address(), ", when_away: open").start();
+    assert_eq!(passed(&product, 10), 10);
+}
+
+#[test]
+fn a_store_that_is_killed_under_load_and_comes_back_costs_no_request() {
+    let origin = Origin::saying("in");
+    let mut redis = Redis::start(None);
+    let text =
+        setup(&origin, redis.address, ", when_away: open").text().replace("rate: 1/h, burst: 50", "rate: 1000000/s");
+    let product = Product::start(&text);
+    let (is_over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let away = || product.metric("equipoise_filter_events_total", &["event=\"away\""]);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut peer = product.connect();
+                while !is_over.load(Ordering::SeqCst) {
+                    assert_eq!(peer.get("/").status(), 200);
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let more = |than: usize| eventually("requests go on", || count.load(Ordering::SeqCst) > than + 50);
+            more(0);
+            redis.kill();
+            eventually("it is missed", || away() > 0.0);
+            more(count.load(Ordering::SeqCst));
+            let back = Redis::start_at(redis.address, None);
+            eventually("it is asked again", || back.ask("DBSIZE").contains(":1"));
+            eventually("nobody misses it", || {
+                let before = (away(), count.load(Ordering::SeqCst));
+                eventually("requests go on", || count.load(Ordering::SeqCst) > before.1 + 50);
+                away() == before.0
+            });
+        }));
+        is_over.store(true, Ordering::SeqCst);
+        outcome.expect("what was waited for");
+    });
+}
