@@ -54,7 +54,7 @@ fn coder(coding: &[u8]) -> Box<dyn Coder> {
     let (make, _) = CHAIN.begin_request_body(&mut head, Extent::Unknown, &mut turn);
     match make.first().expect("it is decoded")() {
         Stage::Coder(coder) => coder,
-        Stage::Tap(_) => panic!("a tap decodes nothing"),
+        Stage::Tap(_) | Stage::Pace(_) => panic!("neither decodes"),
     }
 }
 

@@ -63,7 +63,7 @@ fn coder(chain: &Chain) -> Box<dyn Coder> {
     let (mut stages, _) = chain.begin_response_body(&mut head, &view, Extent::Unknown, &mut turn);
     match stages.pop().expect("it is searched") {
         Stage::Coder(coder) => coder,
-        Stage::Tap(_) => panic!("a tap changes nothing"),
+        Stage::Tap(_) | Stage::Pace(_) => panic!("neither changes a body"),
     }
 }
 

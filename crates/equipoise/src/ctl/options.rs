@@ -148,6 +148,9 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TableAction {
     /// Show the entries that have most of a counter or rate
+    #[command(
+        after_help = "Examples:\n  equipoise ctl table show clients\n  equipoise ctl table show clients --by errors_rate --limit 10"
+    )]
     Show {
         /// The table
         #[arg(value_name = "TABLE")]
@@ -160,6 +163,7 @@ pub(crate) enum TableAction {
         limit: u32,
     },
     /// Show one entry
+    #[command(after_help = "Example:\n  equipoise ctl table get clients 203.0.113.7")]
     Get {
         /// The table
         #[arg(value_name = "TABLE")]
@@ -169,6 +173,7 @@ pub(crate) enum TableAction {
         key: String,
     },
     /// Set counters or rates of an entry, and make it if there is none
+    #[command(after_help = "Example:\n  equipoise ctl table set clients 203.0.113.7 errors=0")]
     Set {
         /// The table
         #[arg(value_name = "TABLE")]
@@ -181,6 +186,9 @@ pub(crate) enum TableAction {
         values: Vec<(String, u64)>,
     },
     /// Forget an entry, or all of them
+    #[command(
+        after_help = "Examples:\n  equipoise ctl table clear clients 203.0.113.7\n  equipoise ctl table clear clients"
+    )]
     Clear {
         /// The table
         #[arg(value_name = "TABLE")]
