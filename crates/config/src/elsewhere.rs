@@ -145,6 +145,7 @@ mod tests {
             "levels",
             "br",
             "rate_limit",
+            "concurrency_limit",
             "bandwidth",
             "bandwidth_limit",
             "cache",

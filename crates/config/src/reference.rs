@@ -295,9 +295,13 @@ fn when_section(root: &Value) -> String {
          { path: { prefix: /assets } } }\n```\n\n| setting | value | default | meaning |\n|---|---|---|---|\n",
     );
     let writer = Writer { root, sections: Vec::new(), page: String::new() };
-    for (name, property) in when.get("properties").and_then(Value::as_object).into_iter().flatten() {
-        section.push_str(&writer.row(name, property, when));
-    }
+    let rows = |of: &Value| -> String {
+        let properties = of.get("properties").and_then(Value::as_object).into_iter().flatten();
+        properties.map(|(name, property)| writer.row(name, property, of)).collect()
+    };
+    section.push_str(&rows(when));
+    section.push_str("\n### table\n\nA condition on the entry of the request in a [table](configuration.md#tablesname). A request without an entry has zeros.\n\n| setting | value | default | meaning |\n|---|---|---|---|\n");
+    section.push_str(&rows(&root["$defs"]["TableTest"]));
     section
 }
 

@@ -349,6 +349,8 @@ fn every_metric_of_the_table_reaches_the_page() {
     let gauges: Vec<Gauge<'_>> = [
         (Metric::ClusterCircuit, &["api"][..]),
         (Metric::FilterEvents, &["all", "rate_limit", "limited"]),
+        (Metric::TableEntries, &["clients"]),
+        (Metric::TableEvictions, &["clients"]),
         (Metric::ClusterConcurrencyLimit, &["api"]),
         (Metric::ClusterCircuitOpened, &["api"]),
         (Metric::ClusterQueueLength, &["api"]),

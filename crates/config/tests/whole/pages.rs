@@ -73,7 +73,7 @@ fn the_pages_tell_every_key_filter_balancer_and_fault() {
     let definitions = schema["$defs"].as_object().unwrap();
     for (name, definition) in definitions {
         for key in definition.get("properties").and_then(Value::as_object).into_iter().flat_map(|map| map.keys()) {
-            let is_of_filters = ["Filter", "When"].contains(&name.as_str());
+            let is_of_filters = ["Filter", "When", "TableTest"].contains(&name.as_str());
             let (file, told) = match is_of_filters {
                 true if key == "when" => ("filters.md", "## when".to_owned()),
                 true => ("filters.md", format!("| `{key}` |")),
