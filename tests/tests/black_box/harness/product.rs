@@ -185,6 +185,11 @@ impl Product {
     /// The sum of all series of a metric whose labels contain every one of `labels`, such as `cluster="site"`.
     pub(crate) fn metric(&self, name: &str, labels: &[&str]) -> f64 {
         let page = self.admin("/metrics").text();
+        Self::sum_on(&page, name, labels).unwrap_or_else(|| panic!("no metric `{name}` in:\n{page}"))
+    }
+
+    /// [`Self::metric`] on this page; none where the page has no such metric.
+    fn sum_on(page: &str, name: &str, labels: &[&str]) -> Option<f64> {
         let of = |line: &&str| {
             let (series, _) = line.rsplit_once(' ').unwrap_or((line, ""));
             let (found, listed) = series.split_once('{').unwrap_or((series, ""));
@@ -195,20 +200,21 @@ impl Product {
             .filter(of)
             .map(|line| line.rsplit(' ').next().unwrap_or_default().parse().expect("a number"))
             .collect();
-        assert!(page.contains(&format!("# TYPE {name} ")) || !values.is_empty(), "no metric `{name}` in:\n{page}");
-        values.iter().sum()
+        let is_there = page.contains(&format!("# TYPE {name} ")) || !values.is_empty();
+        is_there.then(|| values.iter().sum())
     }
 
-    /// Waits until [`Self::metric`] has this value. A client sees the end of its response a moment before it is counted.
+    /// Waits until [`Self::metric`] is there and has this value. A client sees the end of its response a moment before it is counted,
+    /// and a fault has no series before its first.
     pub(crate) fn expect_metric(&self, name: &str, labels: &[&str], wanted: f64) {
-        let mut seen = f64::NAN;
         let start = Instant::now();
-        while seen != wanted {
-            assert!(start.elapsed() < poll::PATIENCE, "{name}{labels:?} is {seen} instead of {wanted}");
-            if !seen.is_nan() {
-                std::thread::sleep(poll::STEP);
+        loop {
+            let seen = Self::sum_on(&self.admin("/metrics").text(), name, labels);
+            if seen == Some(wanted) {
+                return;
             }
-            seen = self.metric(name, labels);
+            assert!(start.elapsed() < poll::PATIENCE, "{name}{labels:?} is {seen:?} instead of {wanted}");
+            std::thread::sleep(poll::STEP);
         }
     }
 
