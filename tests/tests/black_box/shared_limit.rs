@@ -99,7 +99,7 @@ fn instances_share_one_allowance_exactly() {
     for product in &products {
         product.expect_metric("equipoise_filter_events_total", &["event=\"away\""], 0.0);
     }
-    // A new process counts on, and scripts that somebody has thrown away are loaded again.
+    // A new process counts on, and the script is loaded again after `SCRIPT FLUSH`.
     let third = setup(&origin, redis.address, "").start();
     assert_eq!(passed(&third, 3), 0);
     assert!(redis.ask("SCRIPT FLUSH").contains("OK"));
@@ -126,7 +126,7 @@ fn a_store_with_a_password_and_another_database_is_used_and_a_wrong_one_is_told(
     let wrong = start("wrong");
     assert_eq!(passed(&wrong, 60), 50, "it counts on its own");
     wrong.expect_said(&["the store of a shared limit refuses", "WRONGPASS"]);
-    assert!(!wrong.stderr().contains("wrong\""), "no password is told");
+    assert!(!wrong.stderr().contains("wrong\""), "the password is in no message");
 }
 
 #[test]

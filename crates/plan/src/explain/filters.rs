@@ -77,7 +77,7 @@ fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -
         let found = match flow {
             Flow::Need(Need::Work(job)) => Found::Work(job.0.run(&mut || 0)),
             Flow::Need(Need::Until(_)) => Found::Now,
-            // Nothing is spent there; what this process knows is told.
+            // Nothing is spent there: the answer is what this process knows.
             Flow::Need(Need::Store(_)) => Found::Store(Err(Away)),
             Flow::Need(Need::Body { .. }) => Found::Body(Ok(&none)),
             Flow::Need(Need::Call(call)) => return (Flow::Continue, Some(call.cluster)),

@@ -1,4 +1,4 @@
-//! How many of each key are under way.
+//! Requests in flight by key.
 //!
 //! A key has an entry as long as it holds a place, so there are never more entries than places held, which the limits on connections
 //! and streams bound. Entries are in shards with a lock each, which is held for one look. Counting is exact: two workers that want the

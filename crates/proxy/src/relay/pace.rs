@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use plan::filter::Pace;
 use tokio::time::Sleep;
 
-/// The longest wait after which a pump looks again: whoever waits for it sees that it is alive.
+/// The longest wait after which a pump looks again: a peer that watches the pump sees that it is alive.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// One pace of a body, and what it lets through at present.

@@ -214,7 +214,7 @@ impl Link {
         }
     }
 
-    /// Loads the script once more: somebody has emptied the list of scripts.
+    /// Loads the script once more: the store has lost it, as after `SCRIPT FLUSH`.
     fn load_script(&self) {
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.iter().any(|waiting| matches!(waiting, Waiting::Setup)) {

@@ -75,7 +75,7 @@ impl Session {
         Some(stream)
     }
 
-    /// Gives up a stream on which nothing was sent. The endpoint is told, for others may have begun since, and with them this one
+    /// Gives up a stream on which nothing was sent. The endpoint learns of it, because others may have begun since, and with them this one
     /// (RFC 9000 section 3.2).
     pub(super) fn give_up(&self, id: StreamId) {
         self.quic.reset(id, code::REQUEST_CANCELLED);
