@@ -63,7 +63,7 @@ A configuration change keeps the counts, also when `rate` or `burst` change: no 
 
 A request that is held back keeps its connection; `connections_max` and the limits on streams bound their number.
 
-`shared` counts in a Redis or Valkey that several instances share, so that the limit is exact over all of them. Each request costs one round
+`shared` counts in a Redis or Valkey that several instances share, so that the limit holds over all of them. Each request costs one round
 trip; a worker sends what is asked at the same time together. `when_away` says what happens while the store does not answer within `timeout`.
 Redis must not be a Redis Cluster (a sharded one); its clock counts. Instances that share a limit need the same `name`, `rate`, `burst` and `over`.
 
