@@ -71,12 +71,19 @@ pub(crate) struct Registration {
     cut: Cell<bool>,
     /// Its turn has come, where they part one after the other.
     is_told: Cell<bool>,
-    /// Of a connection of a client; not of what is carried on one.
-    client: Option<Client>,
-    /// The number of the client's connection that carries it, if it is none itself.
-    carrier: Option<u64>,
+    subject: Subject,
     /// What it counts for among the connections of its address, where these are bounded. Boxed, because it is rare.
     place: OnceCell<Box<OpenPlace>>,
+}
+
+/// What is registered.
+#[derive(Clone, Copy, Debug)]
+enum Subject {
+    Client(Client),
+    /// Something that the client's connection of that number carries.
+    Carried(u64),
+    /// Neither.
+    Other,
 }
 
 /// A client's connection, as an administrator may ask for it.
@@ -108,12 +115,20 @@ impl Registration {
     /// Returns a registration without a connection, for tests.
     #[cfg(test)]
     pub(crate) fn loose() -> Rc<Self> {
-        Rc::new(Self::new(Rc::new(ListenerHandle::new(0)), None, None))
+        Rc::new(Self::new(Rc::new(ListenerHandle::new(0)), Subject::Other))
     }
 
-    fn new(handle: Rc<ListenerHandle>, client: Option<Client>, carrier: Option<u64>) -> Self {
+    fn new(handle: Rc<ListenerHandle>, subject: Subject) -> Self {
         let (waker, place) = (RefCell::new(None), OnceCell::new());
-        Self { handle, waker, cut: Cell::new(false), is_told: Cell::new(false), client, carrier, place }
+        Self { handle, waker, cut: Cell::new(false), is_told: Cell::new(false), subject, place }
+    }
+
+    /// The connection of a client that this is; `None`: it is something else.
+    fn client(&self) -> Option<Client> {
+        match self.subject {
+            Subject::Client(client) => Some(client),
+            Subject::Carried(_) | Subject::Other => None,
+        }
     }
 
     /// Has the connection count among those of its address until it ends.
@@ -153,12 +168,15 @@ pub(crate) struct Registered {
 impl Registry {
     /// Registers a flow.
     pub(crate) fn register(self: &Rc<Self>, handle: Rc<ListenerHandle>) -> Registered {
-        self.enter(Registration::new(handle, None, None))
+        self.enter(Registration::new(handle, Subject::Other))
     }
 
     /// Something that a client's connection carries, and that ends with it.
     pub(crate) fn register_carried(self: &Rc<Self>, by: &Registration) -> Registered {
-        let carried = Registration::new(by.handle.clone(), None, by.client.map(|client| client.number));
+        let carried = Registration::new(
+            by.handle.clone(),
+            by.client().map_or(Subject::Other, |client| Subject::Carried(client.number)),
+        );
         // It may have begun as the connection was ended.
         carried.cut.set(by.is_cut());
         self.enter(carried)
@@ -173,7 +191,7 @@ impl Registry {
     ) -> Registered {
         let number = self.clients.get() + 1;
         self.clients.set(number);
-        self.enter(Registration::new(handle, Some(Client { number, peer, since }), None))
+        self.enter(Registration::new(handle, Subject::Client(Client { number, peer, since })))
     }
 
     fn enter(self: &Rc<Self>, registration: Registration) -> Registered {
@@ -198,7 +216,7 @@ impl Registry {
     /// handshake; if all came at once, they would wait for each other.
     pub(crate) async fn part(self: Rc<Self>, handles: Vec<Rc<ListenerHandle>>, window: Duration) {
         let is_parting =
-            |registration: &&Rc<Registration>| registration.client.is_some() && registration.handle.parts.get();
+            |registration: &&Rc<Registration>| registration.client().is_some() && registration.handle.parts.get();
         let all: Vec<_> = self.entries.borrow().iter().flatten().filter(is_parting).map(Rc::downgrade).collect();
         let (begun, step) = (Instant::now(), window.div_f64(all.len().max(1) as f64));
         for (place, registration) in all.into_iter().enumerate() {
@@ -227,7 +245,7 @@ impl Registry {
         let mut least: BinaryHeap<(u64, usize)> = BinaryHeap::with_capacity(max + 1);
         for (place, registration) in entries.iter().enumerate() {
             let Some((registration, client)) =
-                registration.as_ref().and_then(|registration| Some((registration, registration.client?)))
+                registration.as_ref().and_then(|registration| Some((registration, registration.client()?)))
             else {
                 continue;
             };
@@ -240,7 +258,7 @@ impl Registry {
             }
         }
         let of = |(_, place): (u64, usize)| {
-            entries[place].as_ref().and_then(|registration| Some((registration.client?, registration.handle.clone())))
+            entries[place].as_ref().and_then(|registration| Some((registration.client()?, registration.handle.clone())))
         };
         least.into_sorted_vec().into_iter().filter_map(of).collect()
     }
@@ -249,11 +267,12 @@ impl Registry {
     pub(crate) fn cut_client(&self, number: u64) -> bool {
         let mut is_there = false;
         for registration in self.entries.borrow().iter().flatten() {
-            let is_it = registration.client.is_some_and(|client| client.number == number);
-            if is_it || registration.carrier == Some(number) {
-                is_there |= is_it;
-                registration.cut();
+            match registration.subject {
+                Subject::Client(client) if client.number == number => is_there = true,
+                Subject::Carried(carrier) if carrier == number => {}
+                _ => continue,
             }
+            registration.cut();
         }
         is_there
     }
