@@ -12,6 +12,7 @@ mod measure;
 mod net;
 mod paths;
 mod peers;
+mod policy;
 mod products;
 mod report;
 mod study;

@@ -32,6 +32,11 @@ impl Paths {
         self.lab.join("studies").join(name)
     }
 
+    /// The folder of keys, tokens and maps that configurations name.
+    pub(crate) fn policy(&self) -> PathBuf {
+        self.out.join("policy")
+    }
+
     /// A program out of an unpacked tree of packages, run by the tree's own loader and libraries.
     pub(crate) fn unpacked(&self, tree: &str, program: &str) -> Result<Launch, Failure> {
         let root = self.peers.join(tree);

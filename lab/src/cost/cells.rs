@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::measure::loads::Requests;
 use crate::measure::other_loads::{Calls, Datagrams};
+use crate::policy::{MAPPED_HOST, Policy};
 use crate::products::{Compression, Features};
 
 /// One row of the study.
@@ -60,7 +61,7 @@ const PLAIN: Features = Features {
     access_log: false,
     header_steps: false,
     compress: None,
-    rate_limit: false,
+    policy: Policy::None,
     routes: 0,
 };
 const TLS: Features = Features { tls: true, ..PLAIN };
@@ -69,6 +70,7 @@ const SMALL: Requests = Requests {
     path: "/12",
     host: None,
     accept_encoding: None,
+    policy: Policy::None,
     connections: 50,
     keep_alive: true,
     tls: false,
@@ -115,6 +117,12 @@ const fn datagrams(name: &'static str, title: &'static str, ports: usize, at_onc
 const fn websocket(name: &'static str, title: &'static str, tls: bool) -> Cell {
     let kind = Kind::Messages { connections: 50, tls };
     cell(name, title, kind, Features { websocket: true, tls, ..PLAIN })
+}
+
+/// A policy that lets all requests through.
+const fn policed(name: &'static str, title: &'static str, policy: Policy, host: Option<&'static str>) -> Cell {
+    let asked = Requests { policy, host, ..SMALL };
+    cell(name, title, Kind::Closed(asked), Features { policy, ..PLAIN })
 }
 
 /// A document, compressed for a client that accepts that coding alone.
@@ -215,18 +223,18 @@ pub(crate) const ALL: &[Cell] = &[
     compressed("gzip2-json-100k", "100 kB of JSON, gzip at level 2 (nginx 3), 50 connections", "/json/100k", "gzip", 2),
     compressed("gzip2-html-100k", "100 kB of HTML, gzip at level 2 (nginx 3), 50 connections", "/html/100k", "gzip", 2),
     compressed(
-        "gzip5-json-100k",
-        "100 kB of JSON, gzip at level 5: Traefik's size, 50 connections",
+        "gzip4-json-100k",
+        "100 kB of JSON, gzip at level 4: Traefik's size, 50 connections",
         "/json/100k",
         "gzip",
-        5,
+        4,
     ),
     compressed(
-        "gzip5-html-100k",
-        "100 kB of HTML, gzip at level 5: Traefik's size, 50 connections",
+        "gzip4-html-100k",
+        "100 kB of HTML, gzip at level 4: Traefik's size, 50 connections",
         "/html/100k",
         "gzip",
-        5,
+        4,
     ),
     compressed("gzip6-json-10k", "10 kB of JSON, gzip at level 6, 50 connections", "/json/10k", "gzip", 6),
     compressed("gzip6-html-10k", "10 kB of HTML, gzip at level 6, 50 connections", "/html/10k", "gzip", 6),
@@ -238,21 +246,28 @@ pub(crate) const ALL: &[Cell] = &[
     compressed("br4-html-100k", "100 kB of HTML, brotli at level 4, 50 connections", "/html/100k", "br", 4),
     compressed("zstd3-json-10k", "10 kB of JSON, zstd at level 3, 50 connections", "/json/10k", "zstd", 3),
     compressed("zstd3-html-100k", "100 kB of HTML, zstd at level 3, 50 connections", "/html/100k", "zstd", 3),
-    cell(
-        "rate-limit",
-        "12 B, 50 connections, the rate of each client address limited",
-        Kind::Closed(SMALL),
-        Features { rate_limit: true, ..PLAIN },
-    ),
+    policed("rate-limit", "12 B, 50 connections, the rate of each client address limited", Policy::RateLimit, None),
     Cell {
         workers: 2,
-        ..cell(
+        ..policed(
             "rate-limit-2w",
             "12 B, 50 connections, the rate of each client address limited, 2 workers",
-            Kind::Closed(SMALL),
-            Features { rate_limit: true, ..PLAIN },
+            Policy::RateLimit,
+            None,
         )
     },
+    policed("rate-limit-1m", "12 B, 50 connections, the rates of a million keys limited", Policy::RateLimitKeys, None),
+    policed("jwt-es256", "12 B, 50 connections, a JWT signed with ES256 verified", Policy::JwtEs256, None),
+    policed("jwt-rs256", "12 B, 50 connections, a JWT signed with RS256 verified", Policy::JwtRs256, None),
+    policed("forward-auth", "12 B, 50 connections, another program asked over HTTP", Policy::ForwardAuth, None),
+    policed("map-1m", "12 B, 50 connections, a header from a map of a million hosts", Policy::Map, Some(MAPPED_HOST)),
+    policed("mirror", "12 B, 50 connections, all requests mirrored", Policy::Mirror, None),
+    policed(
+        "expression",
+        "12 B, 50 connections, a condition on method, path and host",
+        Policy::Expression,
+        Some(MAPPED_HOST),
+    ),
     cell("latency-70", "12 B, 70 % of what the best peer can do, constant rate", Kind::Share(SMALL, 0.7), PLAIN),
     Cell { workers: 2, ..cell("12b-c50-2w", "12 B, 50 connections, 2 workers", Kind::Closed(SMALL), PLAIN) },
     Cell {
@@ -289,9 +304,10 @@ impl Cell {
         }
     }
 
-    /// What is asked on the product's plain listener until it answers, if that speaks HTTP/1.1 to the end.
+    /// What is asked on the product's plain listener until it answers, if that speaks HTTP/1.1 to the end and lets everyone through.
     pub(crate) fn probe(&self) -> Option<&'static str> {
         match self.features {
+            Features { policy, .. } if !policy.refusals().is_empty() => None,
             Features { grpc: true, .. } | Features { udp: true, .. } => None,
             Features { websocket: true, .. } => Some("/get"),
             _ => Some("/12"),

@@ -5,6 +5,7 @@ use crate::certificate;
 use crate::failure::Failure;
 use crate::net::hold;
 use crate::paths::Paths;
+use crate::policy;
 use crate::products::{Ports, Product, Setup, Start, Version};
 use crate::sys;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -57,6 +58,7 @@ impl Bench {
                 .map_err(|error| Failure::new(format!("port {port} is not free ({error}); choose --port-base")))?;
         }
         certificate::ensure(&paths.out.join("tls"))?;
+        policy::ensure(&paths.policy())?;
         sys::pin_self(&load_cores(&cores, 1))?;
         Ok(Self { paths: paths.clone(), ports, options, templates: paths.studies(study), files, cores })
     }

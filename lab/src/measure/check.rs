@@ -7,6 +7,7 @@ use super::child::{self, Running, output_of};
 use super::loads::Requests;
 use crate::failure::Failure;
 use crate::net::{ask, echo, encoded, origin};
+use crate::policy::{MAPPED_HOST, Policy};
 use crate::products::{Compression, Features};
 use std::fs;
 use std::net::UdpSocket;
@@ -50,7 +51,7 @@ impl Bench {
             Features { http3: true, .. } => self.ask_curl("--http3-only", "3", asked),
             Features { http2: true, .. } if asked.tls => self.ask_curl("--http2", "2", asked),
             Features { http2: true, .. } => self.ask_curl("--http2-prior-knowledge", "2", asked),
-            _ => Ok(self.ask_plainly(asked)),
+            _ => self.ask_plainly(asked),
         };
         answer.map(|answer| answer.map(|()| None))
     }
@@ -77,11 +78,15 @@ impl Bench {
         Err("nothing was asked".to_owned())
     }
 
-    fn ask_plainly(&self, asked: &Requests) -> Result<(), String> {
-        let trust = asked.tls.then(|| self.certificate());
-        let (status, body) = ask::body(self.target(asked.tls), trust.as_deref(), asked.path, asked.host)
-            .map_err(|error| error.to_string())?;
-        expect_body(asked.path, &status.to_string(), "200", &body)
+    fn ask_plainly(&self, asked: &Requests) -> Result<Result<(), String>, Failure> {
+        let (to, trust) = (self.target(asked.tls), asked.tls.then(|| self.certificate()));
+        let host = asked.host.map_or_else(|| format!("Host: {to}"), |host| format!("Host: {host}"));
+        let credential = asked.policy.credential(&self.paths.policy())?;
+        let whole = credential.map_or_else(|| host.clone(), |(name, value)| format!("{host}\r\n{name}: {value}"));
+        let ask =
+            |path: &str, fields: &str| ask::body(to, trust.as_deref(), path, fields).map_err(|error| error.to_string());
+        let expect = |(status, body): (u16, Vec<u8>)| expect_body(asked.path, &status.to_string(), "200", &body);
+        Ok(ask(asked.path, &whole).and_then(expect).and_then(|()| expect_policy(asked.policy, ask)))
     }
 
     /// By curl, in a version that it must find.
@@ -158,6 +163,25 @@ pub(crate) fn expect_encoded(sample: &Sample, bytes: Option<u64>, asked: &Reques
     Ok(())
 }
 
+/// Whether a product does what the policy says, asked by requests that the generator does not send.
+fn expect_policy(policy: Policy, ask: impl Fn(&str, &str) -> Result<(u16, Vec<u8>), String>) -> Result<(), String> {
+    let refusals = policy.refusals();
+    if !refusals.is_empty() {
+        let (status, _) = ask("/12", "Host: elsewhere.example")?;
+        if !refusals.contains(&status) {
+            return Err(format!("a request that is to be refused is answered with {status}"));
+        }
+    }
+    if let Some(mark) = policy.mark() {
+        let (_, request) = ask("/whoami", &format!("Host: {MAPPED_HOST}"))?;
+        let request = String::from_utf8_lossy(&request).to_ascii_lowercase();
+        if !request.contains(mark) {
+            return Err(format!("the endpoint does not get {}", mark.trim_end()));
+        }
+    }
+    Ok(())
+}
+
 fn expect_body(path: &str, said: &str, due: &str, body: &[u8]) -> Result<(), String> {
     if said != due {
         return Err(format!("{due} was due, it says {said}"));
@@ -189,6 +213,7 @@ mod tests {
             path: "/json/10k",
             host: None,
             accept_encoding: Some("gzip"),
+            policy: Policy::None,
             connections: 1,
             keep_alive: true,
             tls: false,

@@ -7,6 +7,7 @@ use super::window::{Used, Window};
 use crate::failure::Failure;
 use crate::generators::{Load, ab, h2load, hey, oha, wrk};
 use crate::net::{open_loop, origin};
+use crate::policy::Policy;
 use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub(crate) struct Requests {
     pub host: Option<&'static str>,
     /// The `Accept-Encoding` header, when it matters; only with `wrk`.
     pub accept_encoding: Option<&'static str>,
+    /// What the product does to it, for which it may need a credential; only with `wrk`.
+    pub policy: Policy,
     /// Connections at a time.
     pub connections: usize,
     /// Connections last.
@@ -51,7 +54,9 @@ impl Bench {
         asked: &Requests,
     ) -> Result<Sample, Failure> {
         let run = |time: Duration| self.wrk(self.target(asked.tls), workers, asked, time);
-        self.under_load(Some(product), || run(self.options.warm_up), || run(self.options.measured))
+        // All of a million keys come before it is measured.
+        let longer = if asked.policy == Policy::RateLimitKeys { 30 } else { 1 };
+        self.under_load(Some(product), || run(self.options.warm_up * longer), || run(self.options.measured))
     }
 
     /// A new connection with a full TLS handshake for every request, by `hey`, which keeps no session.
@@ -90,7 +95,8 @@ impl Bench {
         time: Duration,
     ) -> Result<Load, Failure> {
         let mut launch = self.openssl("wrk", asked)?.args(["-t1", "--latency", "--timeout", "10s"]);
-        launch = launch.arg("-s").arg(self.paths.lab.join("configs/wrk.lua"));
+        let script = if asked.policy == Policy::RateLimitKeys { "configs/wrk-keys.lua" } else { "configs/wrk.lua" };
+        launch = launch.arg("-s").arg(self.paths.lab.join(script));
         launch = launch.arg(format!("-c{}", asked.connections)).arg(format!("-d{}s", whole_seconds(time)));
         if !asked.keep_alive {
             launch = launch.args(["-H", "Connection: close"]);
@@ -100,6 +106,9 @@ impl Bench {
         }
         if let Some(encoding) = asked.accept_encoding {
             launch = launch.arg("-H").arg(format!("Accept-Encoding: {encoding}"));
+        }
+        if let Some((name, value)) = asked.policy.credential(&self.paths.policy())? {
+            launch = launch.arg("-H").arg(format!("{name}: {value}"));
         }
         let output = self.generate("wrk", &launch.arg(url(at, asked)), workers, time)?;
         wrk::parse(&output).ok_or_else(|| Failure::new(format!("wrk: {}", last_line(&output))))

@@ -32,18 +32,18 @@ pub(crate) fn status(to: SocketAddr, trust: &Path, path: &str) -> io::Result<u16
     exchange(&mut rustls::Stream::new(&mut tls, &mut stream), to, path)
 }
 
-/// The status and the body that a request is answered with; over TLS when a certificate to trust is given.
-pub(crate) fn body(to: SocketAddr, trust: Option<&Path>, path: &str, host: Option<&str>) -> io::Result<(u16, Vec<u8>)> {
-    let host = host.map_or_else(|| to.to_string(), str::to_owned);
+/// The status and the body that a request is answered with; over TLS when a certificate to trust is given. `fields` are lines of
+/// its head, `Host` among them.
+pub(crate) fn body(to: SocketAddr, trust: Option<&Path>, path: &str, fields: &str) -> io::Result<(u16, Vec<u8>)> {
     match trust {
         Some(trust) => {
             let (mut tls, mut stream) = connect(to, trust)?;
-            exchange_body(&mut rustls::Stream::new(&mut tls, &mut stream), &host, path)
+            exchange_body(&mut rustls::Stream::new(&mut tls, &mut stream), fields, path)
         }
         None => {
             let mut stream = TcpStream::connect_timeout(&to, TIMEOUT)?;
             stream.set_read_timeout(Some(TIMEOUT))?;
-            exchange_body(&mut stream, &host, path)
+            exchange_body(&mut stream, fields, path)
         }
     }
 }

@@ -58,12 +58,12 @@ fn open(to: SocketAddr, config: Option<&Arc<ClientConfig>>) -> io::Result<Held> 
 
 /// One request and the status of its whole answer.
 pub(crate) fn exchange(stream: &mut (impl Read + Write), to: SocketAddr, path: &str) -> io::Result<u16> {
-    exchange_body(stream, &to.to_string(), path).map(|(status, _)| status)
+    exchange_body(stream, &format!("Host: {to}"), path).map(|(status, _)| status)
 }
 
-/// One request, and the status and the body of its answer.
-pub(crate) fn exchange_body(stream: &mut (impl Read + Write), host: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())?;
+/// One request with those lines in its head, and the status and the body of its answer.
+pub(crate) fn exchange_body(stream: &mut (impl Read + Write), fields: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
+    stream.write_all(format!("GET {path} HTTP/1.1\r\n{fields}\r\n\r\n").as_bytes())?;
     stream.flush()?;
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];

@@ -139,6 +139,10 @@ fn answer_all(conn: &mut Conn, responses: &mut Responses) -> bool {
                 let response = whoami(&conn.partial[..head.head_bytes]);
                 (head, response)
             }
+            Ok(Some((head, target))) if target.starts_with("/auth") => {
+                let response = verdict(&conn.partial[..head.head_bytes]);
+                (head, response.into())
+            }
             Ok(Some((head, target))) => {
                 let (content, size) = (Content::of(target), body_size(target));
                 (head, Rc::clone(responses.entry((content, size)).or_insert_with(|| response(content, size))))
@@ -188,6 +192,16 @@ fn body_size(target: &str) -> usize {
         _ => (last.as_str(), 1),
     };
     digits.parse::<usize>().map_or(12, |number| number.saturating_mul(unit).min(BODY_MAX))
+}
+
+/// What an authorization service says of a request: it has the key, or not.
+fn verdict(request: &[u8]) -> &'static [u8] {
+    let is_key = |line: &[u8]| line.len() >= 6 && line[..6].eq_ignore_ascii_case(b"x-key:");
+    if request.split(|byte| *byte == b'\n').any(is_key) {
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    } else {
+        b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+    }
 }
 
 /// What a small API that tells who asked would say: its own name, and the request as it came.

@@ -3,6 +3,7 @@
 use super::{Features, Product, Setup, Version, no_datagrams};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
+use crate::policy::Policy;
 use std::path::Path;
 
 /// How Caddy is run.
@@ -19,7 +20,14 @@ pub(crate) const PRODUCT: Product = Product {
 
 fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
     match features {
-        Features { rate_limit: true, .. } => Some("its rate limit is a module that has to be compiled in"),
+        Features { policy: Policy::RateLimit | Policy::RateLimitKeys, .. } => {
+            Some("its rate limit is a module that has to be compiled in")
+        }
+        Features { policy: Policy::JwtEs256 | Policy::JwtRs256, .. } => {
+            Some("its JWT is a module that has to be compiled in")
+        }
+        Features { policy: Policy::Map, .. } => Some("its maps stand in its configuration, and are searched in turn"),
+        Features { policy: Policy::Mirror, .. } => Some("its mirror is a module that has to be compiled in"),
         Features { compress: Some(compression), .. } if compression.encoding == "br" => {
             Some("its brotli is a module that has to be compiled in")
         }

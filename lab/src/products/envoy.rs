@@ -1,8 +1,9 @@
 //! Envoy, from the Python package that carries its executable.
 
-use super::{Product, Setup, Version, as_asked, one_route_only};
+use super::{Features, Product, Setup, Version, as_asked, one_route_only};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
+use crate::policy::Policy;
 use std::path::Path;
 
 /// How Envoy is run.
@@ -10,12 +11,19 @@ pub(crate) const PRODUCT: Product = Product {
     name: "envoy",
     is_peer: true,
     home: "python-envoy",
-    refuses: one_route_only,
+    refuses,
     templates: &["envoy.yaml"],
     launch,
     version,
     remark: as_asked,
 };
+
+fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
+    match features.policy {
+        Policy::Map => Some("it has no maps from files"),
+        _ => one_route_only(features, workers),
+    }
+}
 
 fn program(setup: &Setup<'_>) -> Result<Launch, Failure> {
     Ok(Launch::new(setup.paths.peer_file("python-envoy/envoy/_bin/envoy")?))

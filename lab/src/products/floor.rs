@@ -3,6 +3,7 @@
 use super::{Features, Product, Setup, Version, as_asked};
 use crate::failure::Failure;
 use crate::measure::child::Launch;
+use crate::policy::Policy;
 use std::path::Path;
 
 /// How the floor is run.
@@ -18,7 +19,7 @@ fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
         () if workers > 1 => Some("the floor has one thread"),
         () if features.tls => Some("the floor has no TLS"),
         () if features.access_log || features.header_steps || features.routes > 0 => Some("the floor has no features"),
-        () if features.compress.is_some() || features.rate_limit => Some("the floor has no features"),
+        () if features.compress.is_some() || features.policy != Policy::None => Some("the floor has no features"),
         () => None,
     }
 }

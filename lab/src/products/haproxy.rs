@@ -3,6 +3,7 @@
 use super::{Features, Product, Setup, Version, no_datagrams, word_after};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
+use crate::policy::Policy;
 use std::path::Path;
 
 /// How HAProxy is run.
@@ -21,8 +22,12 @@ pub(crate) const PRODUCT: Product = Product {
 pub(crate) const DEBIAN: Product = Product { name: "haproxy-debian", home: "stable-root", ..PRODUCT };
 
 fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
-    match features.compress {
-        Some(compression) if compression.encoding != "gzip" => Some("it compresses with gzip only"),
+    match features {
+        Features { compress: Some(compression), .. } if compression.encoding != "gzip" => {
+            Some("it compresses with gzip only")
+        }
+        Features { policy: Policy::ForwardAuth, .. } => Some("it asks others in Lua or over SPOE only"),
+        Features { policy: Policy::Mirror, .. } => Some("it mirrors over SPOE only, by a program beside it"),
         _ => no_datagrams(features, workers),
     }
 }

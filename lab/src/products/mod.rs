@@ -15,6 +15,7 @@ pub(crate) use equipoise::extra_routes;
 use crate::failure::Failure;
 use crate::measure::child::{Launch, write_file};
 use crate::paths::{Paths, text};
+use crate::policy::Policy;
 use crate::template;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -78,8 +79,8 @@ pub(crate) struct Features {
     pub header_steps: bool,
     /// It compresses the bodies of responses.
     pub compress: Option<Compression>,
-    /// It limits the rate of each client address, to more than any generator sends.
-    pub rate_limit: bool,
+    /// What it does to requests.
+    pub policy: Policy,
     /// Routes beside the one that matches everything.
     pub routes: usize,
 }
@@ -235,18 +236,21 @@ impl Setup<'_> {
             ("encoding", compress.map_or_else(String::new, |compression| compression.encoding.to_owned())),
             ("level", compress.map_or_else(String::new, |compression| compression.level.to_string())),
             ("zlib_level", compress.map_or_else(String::new, |compression| compression.zlib_level.to_string())),
+            ("policy", text(&self.paths.policy())),
+            ("algorithm", start.features.policy.algorithm().to_owned()),
+            ("keys", start.features.policy.algorithm().to_ascii_lowercase()),
             ("modules", text(&self.paths.peers.join(self.product.home).join("usr/lib/nginx/modules"))),
         ];
         // A study's own values go before those that are always there.
         let values: Vec<(&str, String)> = start.values.iter().cloned().chain(own).collect();
-        let Features { tls, access_log, header_steps, http3, grpc, websocket, udp, rate_limit, .. } = start.features;
+        let Features { tls, access_log, header_steps, http3, grpc, websocket, udp, policy, .. } = start.features;
         let is_coding = |encoding: &str| compress.is_some_and(|compression| compression.encoding == encoding);
         let own = [
             ("compress", compress.is_some()),
             ("gzip", is_coding("gzip")),
             ("br", is_coding("br")),
             ("zstd", is_coding("zstd")),
-            ("rate_limit", rate_limit),
+            ("jwt", !policy.algorithm().is_empty()),
             ("tls", tls),
             ("http3", http3),
             ("grpc", grpc),
@@ -256,7 +260,8 @@ impl Setup<'_> {
             ("header_steps", header_steps),
             ("debian", start.product.name.ends_with("-debian")),
         ];
-        let flags: Vec<(&str, bool)> = start.flags.iter().copied().chain(own).collect();
+        let policies = Policy::ALL.map(|other| (other.flag(), other == policy));
+        let flags: Vec<(&str, bool)> = start.flags.iter().copied().chain(own).chain(policies).collect();
         let path = self.templates.join(name);
         let template = fs::read_to_string(&path).map_err(|error| Failure::io(&path, &error))?;
         let rendered = template::render(&template, &values, &flags)
@@ -350,7 +355,7 @@ mod tests {
         let all = Features { http2: true, http3: true, udp: true, ..Features::default() };
         let compress = Some(Compression { encoding: "gzip", level: 4, zlib_level: 5 });
         let features = Features { tls: true, access_log: true, header_steps: true, routes: 2, ..all };
-        let features = Features { compress, rate_limit: true, ..features };
+        let features = Features { compress, policy: Policy::RateLimit, ..features };
         let templates = paths.studies("cost");
         let setup = Setup { templates: &templates, dir: &dir, ..bare_setup(&paths, ALL[0]) };
         let values = [("routes", extra_routes(2))];

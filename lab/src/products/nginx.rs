@@ -3,6 +3,7 @@
 use super::{Features, Product, Setup, Version, one_route_only, word_after};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
+use crate::policy::Policy;
 use std::path::Path;
 
 /// How nginx is run.
@@ -21,8 +22,11 @@ pub(crate) const PRODUCT: Product = Product {
 pub(crate) const DEBIAN: Product = Product { name: "nginx-debian", home: "stable-root", ..PRODUCT };
 
 fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
-    match features.compress {
-        Some(compression) if compression.encoding == "zstd" => Some("Debian has no module with zstd for it"),
+    match features {
+        Features { compress: Some(compression), .. } if compression.encoding == "zstd" => {
+            Some("Debian has no module with zstd for it")
+        }
+        Features { policy: Policy::JwtEs256 | Policy::JwtRs256, .. } => Some("nginx Plus only"),
         _ => one_route_only(features, workers),
     }
 }

@@ -3,6 +3,7 @@
 use super::{Features, Product, Setup, Version, one_route_only, word_after};
 use crate::failure::Failure;
 use crate::measure::child::{Launch, output_of};
+use crate::policy::Policy;
 use std::path::Path;
 
 /// How Traefik is run.
@@ -10,12 +11,20 @@ pub(crate) const PRODUCT: Product = Product {
     name: "traefik",
     is_peer: true,
     home: "python-traefik",
-    refuses: one_route_only,
+    refuses,
     templates: &["traefik.yaml", "traefik-dynamic.yaml"],
     launch,
     version,
     remark,
 };
+
+fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
+    match features.policy {
+        Policy::JwtEs256 | Policy::JwtRs256 => Some("Traefik Hub only"),
+        Policy::Map => Some("it has no maps"),
+        _ => one_route_only(features, workers),
+    }
+}
 
 fn remark(features: &Features) -> Option<&'static str> {
     features.compress.is_some().then_some("its level is fixed")

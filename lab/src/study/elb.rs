@@ -12,6 +12,7 @@ use crate::measure::bench::loopback;
 use crate::measure::child::{Running, write_file};
 use crate::measure::loads::{Requests, Until};
 use crate::paths::text;
+use crate::policy::Policy;
 use crate::products::{self, Features, Product, Start};
 use crate::report::page::{Chart, Finding, Page};
 use std::fs;
@@ -162,6 +163,7 @@ fn measure(run: &Run<'_>, cell: &Cell<Load>, product: &'static Product) -> Resul
         path: object.path,
         host: None,
         accept_encoding: None,
+        policy: Policy::None,
         connections: CONNECTIONS,
         keep_alive: mode.keeps_alive(),
         tls: mode.is_tls(),

@@ -9,6 +9,7 @@ use crate::measure::Sample;
 use crate::measure::bench::loopback;
 use crate::measure::child::{Launch, Running};
 use crate::measure::loads::Requests;
+use crate::policy::Policy;
 use crate::products::{Features, Product, Start};
 use crate::report::page::{Finding, Page};
 use std::time::Duration;
@@ -90,6 +91,7 @@ fn measure(run: &Run<'_>, load: &Load, product: &'static Product) -> Result<Samp
         path,
         host: None,
         accept_encoding: None,
+        policy: Policy::None,
         connections: connections(run),
         keep_alive: true,
         tls: false,

@@ -14,6 +14,7 @@ use crate::measure::child::{Running, write_file};
 use crate::measure::loads::{Requests, Until};
 use crate::measure::syslog::Receiver;
 use crate::paths::text;
+use crate::policy::Policy;
 use crate::products::{self, Features, Product, Start};
 use crate::report::page::{Axis, Chart, Finding, Page, Table, TableCell, Tone};
 
@@ -107,6 +108,7 @@ fn measure(run: &Run<'_>, cell: &Cell<Load>, product: &'static Product) -> Resul
         path: "/",
         host: None,
         accept_encoding: None,
+        policy: Policy::None,
         connections: concurrency,
         keep_alive: true,
         tls: is_tls,
