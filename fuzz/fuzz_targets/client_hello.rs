@@ -12,7 +12,9 @@ fuzz_target!(|input: &[u8]| {
         let part = client_hello(&message[..end]);
         assert!(part == Hello::NeedMore || part == whole);
     }
-    if let Hello::Found { server_name: Some(name), .. } = whole {
+    let Hello::Found { server_name, alpn } = whole else { return };
+    assert!(alpn.iter().all(|name| (1..=255).contains(&name.len())));
+    if let Some(name) = server_name {
         assert!(!name.is_empty() && name.len() <= 253 && name.is_ascii());
         assert_eq!(name, name.to_ascii_lowercase());
         assert!(!name.contains(['/', ' ', ':', '*', '\0']));

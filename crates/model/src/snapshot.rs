@@ -27,8 +27,8 @@ pub use cluster::{
     Cluster, ClusterSettings, Endpoint, EndpointsFrom, Pool, SharedPool, SharedVersion, UpstreamTimeouts,
 };
 pub use listener::{
-    ALPN_H1, ALPN_H2, ALPN_H3, ClientAddress, ConnectionsPerAddress, EscapedSlashes, Forwarding, HostMismatch, Http3,
-    HttpListener, HttpVersions, Listener, Paths, Protocol, TcpListener, TcpTarget, UdpListener,
+    ALPN_H1, ALPN_H2, ALPN_H3, AlpnRule, ClientAddress, ConnectionsPerAddress, EscapedSlashes, Forwarding,
+    HostMismatch, Http3, HttpListener, HttpVersions, Listener, Paths, Protocol, TcpListener, TcpTarget, UdpListener,
 };
 pub use route::{Action, ClusterChoice, Redirect, Route};
 

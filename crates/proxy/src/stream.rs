@@ -29,6 +29,9 @@ use crate::upstream::opening::Opening;
 use crate::worker::Worker;
 use crate::worker_plan::{ClusterLocal, ListenerLocal, WorkerPlan};
 
+/// What a ClientHello says: facts for the log, and the application protocols that it offers.
+type TlsHello = (Box<TlsFacts>, Vec<Box<[u8]>>);
+
 /// One TCP stream while it lives.
 struct Stream<'p> {
     worker: &'p Worker,
@@ -108,8 +111,9 @@ impl<'p> Stream<'p> {
         match (&self.listener.plan.target, &settings.target) {
             (ListenerTarget::Tcp(cluster), _) => Ok(cluster),
             (ListenerTarget::Sni(table), TcpTarget::Sni { hello_timeout, .. }) => {
-                let tls = self.read_hello(*hello_timeout).await?;
-                let cluster = table.find(tls.as_ref().and_then(|tls| tls.server_name.as_deref()));
+                let (tls, alpn) = self.read_hello(*hello_timeout).await?.unzip();
+                let name = tls.as_ref().and_then(|tls| tls.server_name.as_deref());
+                let cluster = table.find(name, alpn.iter().flatten().map(|protocol| &**protocol));
                 if let Some(facts) = Rc::get_mut(&mut self.connection.facts) {
                     facts.tls = tls;
                 }
@@ -120,16 +124,16 @@ impl<'p> Stream<'p> {
     }
 
     /// Reads the ClientHello, which stays in `connection.received` to be passed on. `None`: it is not TLS.
-    async fn read_hello(&mut self, timeout: Duration) -> Result<Option<Box<TlsFacts>>, Fault> {
+    async fn read_hello(&mut self, timeout: Duration) -> Result<Option<TlsHello>, Fault> {
         let connection = &mut *self.connection;
         connection.watch.set(Instant::now(), timeout);
         poll_fn(|cx| {
             loop {
                 if let Some(buffer) = &connection.received {
                     match client_hello(buffer.data()) {
-                        Hello::Found { server_name, .. } => {
+                        Hello::Found { server_name, alpn } => {
                             let tls = TlsFacts { server_name, ..TlsFacts::default() };
-                            return Poll::Ready(Ok(Some(Box::new(tls))));
+                            return Poll::Ready(Ok(Some((Box::new(tls), alpn))));
                         }
                         Hello::NotTls => return Poll::Ready(Ok(None)),
                         Hello::NeedMore if buffer.len() > CLIENT_HELLO_BYTES_MAX => {

@@ -1,5 +1,5 @@
-//! The server name in a TLS ClientHello (RFC 8446 section 4.1.2, RFC 6066 section 3), read without answering it, so that
-//! the connection can be routed and passed on untouched.
+//! The server name and the application protocols in a TLS ClientHello (RFC 8446 section 4.1.2, RFC 6066 section 3, RFC 7301 section
+//! 3.1), read without answering it, so that the connection can be routed and passed on untouched.
 
 use model::limits::CLIENT_HELLO_BYTES_MAX;
 
@@ -15,8 +15,8 @@ pub enum Hello {
     Found {
         /// The `host_name`, lower case, without a final dot. `None`: the client sent none.
         server_name: Option<String>,
-        /// Whether the client offers application protocols (RFC 7301).
-        alpn: bool,
+        /// The application protocols that the client offers (ALPN), its favourite first.
+        alpn: Vec<Box<[u8]>>,
     },
 }
 
@@ -26,7 +26,7 @@ pub enum Hello {
 pub fn client_hello(bytes: &[u8]) -> Hello {
     let window = &bytes[..bytes.len().min(CLIENT_HELLO_BYTES_MAX)];
     match read(&mut Handshake::new(window)) {
-        Ok((server_name, alpn)) => Hello::Found { server_name, alpn },
+        Ok(found) => found,
         Err(Stop::NeedMore) if bytes.len() < CLIENT_HELLO_BYTES_MAX => Hello::NeedMore,
         Err(_) => Hello::NotTls,
     }
@@ -116,7 +116,7 @@ impl<'a> Handshake<'a> {
     }
 }
 
-fn read(hello: &mut Handshake<'_>) -> Result<(Option<String>, bool), Stop> {
+fn read(hello: &mut Handshake<'_>) -> Result<Hello, Stop> {
     if hello.number(1)? != u64::from(CLIENT_HELLO) {
         return Err(Stop::NotTls);
     }
@@ -136,26 +136,24 @@ fn read(hello: &mut Handshake<'_>) -> Result<(Option<String>, bool), Stop> {
     }
     if hello.left == 0 {
         // TLS 1.2 allows a ClientHello without extensions.
-        return Ok((None, false));
+        return Ok(Hello::Found { server_name: None, alpn: Vec::new() });
     }
     if hello.number(2)? as usize != hello.left {
         return Err(Stop::NotTls);
     }
-    let (mut server_name, mut alpn, mut named) = (None, false, false);
+    let (mut server_name, mut alpn) = (None, None);
     while hello.left > 0 {
         let kind = hello.number(2)?;
         let len = hello.number(2)? as usize;
         // RFC 8446 section 4.2: no extension twice. Two names could mean one to us and the other to the endpoint.
-        if kind == EXTENSION_SERVER_NAME && std::mem::replace(&mut named, true) {
-            return Err(Stop::NotTls);
-        }
         match kind {
-            EXTENSION_SERVER_NAME => server_name = Some(read_server_name(hello, len)?),
+            EXTENSION_SERVER_NAME if server_name.is_none() => server_name = Some(read_server_name(hello, len)?),
+            EXTENSION_ALPN if alpn.is_none() => alpn = Some(read_protocols(hello, len)?),
+            EXTENSION_SERVER_NAME | EXTENSION_ALPN => return Err(Stop::NotTls),
             _ => hello.skip(len)?,
         }
-        alpn |= kind == EXTENSION_ALPN && len > 0;
     }
-    Ok((server_name, alpn))
+    Ok(Hello::Found { server_name, alpn: alpn.unwrap_or_default() })
 }
 
 /// RFC 6066 section 3. In practice the list always holds one name, of type `host_name`; anything else is refused.
@@ -172,6 +170,26 @@ fn read_server_name(hello: &mut Handshake<'_>, extension_len: usize) -> Result<S
         name.pop();
     }
     if is_server_name(&name) { Ok(name) } else { Err(Stop::NotTls) }
+}
+
+/// RFC 7301 section 3.1: a list of names of one byte or more. An extension without a list says as much as none.
+fn read_protocols(hello: &mut Handshake<'_>, extension_len: usize) -> Result<Vec<Box<[u8]>>, Stop> {
+    let mut protocols = Vec::new();
+    if extension_len == 0 {
+        return Ok(protocols);
+    }
+    let mut left = hello.number(2)? as usize;
+    if extension_len != left + 2 {
+        return Err(Stop::NotTls);
+    }
+    while left > 0 {
+        let len = hello.number(1)? as usize;
+        left = left.checked_sub(len + 1).filter(|_| len > 0).ok_or(Stop::NotTls)?;
+        let mut name = Vec::with_capacity(len);
+        hello.pieces(len, |piece| name.extend_from_slice(piece))?;
+        protocols.push(name.into());
+    }
+    Ok(protocols)
 }
 
 /// Whether this may be taken for the name of a host: at most 253 bytes, of labels of letters, digits, `-` and `_`.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::harness::net::refusing;
-use super::harness::product::folder;
+use super::harness::product::{command_in, folder};
 use super::harness::tls::{self, Authority, Client};
 use super::harness::{Origin, Peer, Product, eventually};
 
@@ -226,6 +226,47 @@ fn tls_is_passed_on_untouched_by_the_name_it_asks_for() {
     }
     let record = product.record("the shop", |record| record["cluster"] == "shop");
     assert_eq!(record["tls_server_name"], "shop.example");
+}
+
+#[test]
+fn tls_is_passed_on_by_the_application_protocol_that_its_client_offers() {
+    let authority = Authority::new("inside");
+    let names = &["shop.example", "blog.example"];
+    let [acme, grpc, shop] = ["acme", "grpc", "shop"].map(|says| named(&authority, names, says));
+    let product = Product::start(&format!(
+        "version: 1\nlisteners:\n  line:\n    bind: \"127.0.0.1:0\"\n    protocol: tcp\n    sni:\n\
+         \x20     alpn:\n\
+         \x20       - {{ protocols: acme-tls/1, cluster: acme }}\n\
+         \x20       - {{ protocols: [h2, h2c], names: shop.example, cluster: grpc }}\n\
+         \x20     names: {{ shop.example: shop }}\n\
+         clusters:\n  acme: {{ endpoints: [{}] }}\n  grpc: {{ endpoints: [{}] }}\n  shop: {{ endpoints: [{}] }}\n",
+        to(&acme),
+        to(&grpc),
+        to(&shop)
+    ));
+    let connect = |name: &str, protocols: &'static [&'static str]| {
+        let client = Client { protocols, ..Client::trusting(&authority) }.config();
+        tls::try_connect(product.address("line"), name, &client).map(|mut peer| String::from_utf8(peer.take(4)))
+    };
+    for (name, protocols, says) in [
+        ("shop.example", &["acme-tls/1"][..], "acme"),
+        ("blog.example", &["acme-tls/1"], "acme"),
+        ("shop.example", &["http/1.1", "h2"], "grpc"),
+        ("shop.example", &["http/1.1"], "shop"),
+        ("shop.example", &[], "shop"),
+    ] {
+        let said = connect(name, protocols).expect("a handshake").expect("text");
+        assert_eq!(said, says, "{name} {protocols:?}");
+    }
+    assert!(connect("blog.example", &["h2"]).is_err(), "no rule is for this name, nor is it listed");
+    let told = |url: &str| {
+        let explain = ["explain", "-c", "equipoise.yaml", url];
+        command_in(product.folder(), &explain)
+            .stdout
+            .lines()
+            .any(|line| line.contains("cluster") && line.contains("grpc"))
+    };
+    assert!(told("tcp://shop.example?alpn=h2") && !told("tcp://shop.example?alpn=http/1.1"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::defaults::{is_taken, taken};
 use super::listener_tls::handshake;
-use super::{AcceptProxy, ConnectionsPerAddress, ListenerSocket, Tls};
+use super::{AcceptProxy, ConnectionsPerAddress, ListenerSocket, OneOrMany, Tls};
 use crate::units::{Size, Time};
 
 /// Where to listen: an address with a port, or a Unix socket. A port alone is kept as `0.0.0.0:PORT`.
@@ -390,10 +390,13 @@ impl JsonSchema for RequestId {
     }
 }
 
-/// Clusters by server name (SNI).
+/// Clusters by the TLS hello: by application protocol (ALPN), then by server name (SNI).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sni {
+    /// Clusters by application protocol (ALPN). The first entry that fits takes precedence over `names`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alpn: Vec<SniAlpn>,
     /// Host name, or `*.` and a host name, to cluster. Exact names win over `*.`, longer ones over shorter.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
@@ -403,6 +406,19 @@ pub struct Sni {
     /// Time-out for the TLS hello.
     #[serde(default = "handshake")]
     pub hello_timeout: Time,
+}
+
+/// TLS connections whose client offers an application protocol.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SniAlpn {
+    /// Application protocols such as `h2`, `http/1.1` or `acme-tls/1`: the client offers one of them.
+    pub protocols: OneOrMany<String>,
+    /// Only for these server names: a host name, or `*.` and a host name. By default for every name, and without one.
+    #[serde(default, skip_serializing_if = "OneOrMany::is_empty")]
+    pub names: OneOrMany<String>,
+    /// Where they go.
+    pub cluster: String,
 }
 
 fn http_versions() -> Vec<HttpVersion> {

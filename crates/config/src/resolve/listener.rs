@@ -6,7 +6,7 @@ use std::fmt;
 use model::address::HostPattern;
 use model::limits;
 use model::snapshot::{
-    ClientAddress, ClientAuth, ClientTrust, EscapedSlashes, Forwarding, HostMismatch, Http3, HttpListener,
+    AlpnRule, ClientAddress, ClientAuth, ClientTrust, EscapedSlashes, Forwarding, HostMismatch, Http3, HttpListener,
     HttpVersions, Listener, Paths, Protocol, TcpListener, TcpTarget, TlsTermination, TlsVersion, UdpListener,
 };
 use model::{Address, FieldName, Name};
@@ -368,13 +368,39 @@ impl Resolver<'_> {
                 }
             }
         }
+        let alpn: Vec<AlpnRule> = written
+            .alpn
+            .iter()
+            .enumerate()
+            .map(|(index, rule)| self.alpn(&format!("{at}/alpn/{index}"), rule))
+            .collect();
         if let Some(cluster) = &written.otherwise {
             self.takes(&format!("{at}/otherwise"), cluster, Carried::Streams);
-        } else if written.names.is_empty() && !self.has(at, "names") && !self.has(at, "otherwise") {
-            self.report(at, "`sni` names no cluster", Some("add `names` or `otherwise`".to_owned()));
+        } else if !["alpn", "names", "otherwise"].iter().any(|key| self.has(at, key)) {
+            self.report(at, "`sni` names no cluster", Some("add `names`, `alpn` or `otherwise`".to_owned()));
         }
         let otherwise = written.otherwise.as_deref().map(Name::from);
-        TcpTarget::Sni { names, otherwise, hello_timeout: written.hello_timeout.0 }
+        TcpTarget::Sni { alpn, names, otherwise, hello_timeout: written.hello_timeout.0 }
+    }
+
+    fn alpn(&mut self, at: &str, written: &file::SniAlpn) -> AlpnRule {
+        self.takes(&format!("{at}/cluster"), &written.cluster, Carried::Streams);
+        let protocols = written.protocols.as_slice();
+        if protocols.is_empty() {
+            self.report(at, "`protocols` is empty", Some("name one, such as `h2`".to_owned()));
+        }
+        for protocol in protocols.iter().filter(|protocol| !(1..=255).contains(&protocol.len())) {
+            let message = format!("`{protocol}` is no application protocol: these have 1 to 255 bytes (RFC 7301)");
+            self.report(&format!("{at}/protocols"), message, None);
+        }
+        let mut names = Vec::new();
+        for name in written.names.as_slice() {
+            match name.parse::<HostPattern>() {
+                Ok(pattern) => names.push(pattern),
+                Err(message) => self.report(&format!("{at}/names"), message, None),
+            }
+        }
+        AlpnRule { protocols: protocols.to_vec(), names, cluster: written.cluster.as_str().into() }
     }
 
     pub(super) fn termination(&mut self, at: &str, written: &file::Tls) -> Option<TlsTermination> {

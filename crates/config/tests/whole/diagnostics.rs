@@ -84,7 +84,7 @@ clusters: { c: { endpoints: ['127.0.0.1:9'] } }
             "4: `timeouts` is for `protocol: http`, but listener `b` speaks tcp (write `idle_timeout`)",
             "5: listener `c` needs one of `cluster` or `sni` (add `cluster: NAME`, where its connections go)",
             "6: `cluster` and `sni` exclude each other in listener `d` (write the cluster as `otherwise` of `sni`)",
-            "7: `sni` names no cluster (add `names` or `otherwise`)",
+            "7: `sni` names no cluster (add `names`, `alpn` or `otherwise`)",
         ]
     );
 }

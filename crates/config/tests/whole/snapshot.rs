@@ -98,7 +98,7 @@ fn clusters_logs_and_tcp_listeners_take_all_their_settings() {
 version: 1
 listeners:
   db: { bind: "127.0.0.1:0", protocol: tcp, cluster: a, idle_timeout: 1h }
-  sni: { bind: "127.0.0.1:0", protocol: tcp, sni: { names: { "*.a.example": a }, otherwise: a, hello_timeout: 2s } }
+  sni: { bind: "127.0.0.1:0", protocol: tcp, sni: { alpn: [{ protocols: h2, names: "*.a.example", cluster: a }], names: { "*.a.example": a }, otherwise: a, hello_timeout: 2s } }
   quiet: { bind: "127.0.0.1:0", request_id: false, head_bytes_max: 8KiB, timeouts: { idle: 30s } }
 clusters:
   a:
@@ -117,7 +117,8 @@ admin: { bind: "0.0.0.0:9000", allow_remote: true }
     let Protocol::Tcp(tcp) = &snapshot.listeners[0].protocol else { panic!("not TCP") };
     assert_eq!(tcp.idle_timeout, Duration::from_secs(3_600));
     let Protocol::Tcp(tcp) = &snapshot.listeners[1].protocol else { panic!("not TCP") };
-    let TcpTarget::Sni { names, otherwise, hello_timeout } = &tcp.target else { panic!("not by name") };
+    let TcpTarget::Sni { alpn, names, otherwise, hello_timeout } = &tcp.target else { panic!("not by name") };
+    assert_eq!((alpn[0].protocols[0].as_str(), alpn[0].names.len(), alpn[0].cluster.as_str()), ("h2", 1, "a"));
     assert_eq!((names.len(), otherwise.is_some(), *hello_timeout), (1, true, Duration::from_secs(2)));
     let Protocol::Http(http) = &snapshot.listeners[2].protocol else { panic!("not HTTP") };
     assert_eq!((http.request_id.clone(), http.head_bytes_max), (None, 8_192));

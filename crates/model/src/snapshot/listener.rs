@@ -101,8 +101,9 @@ impl Protocol {
             Self::Http(_) => Vec::new(),
             Self::Tcp(tcp) => match &tcp.target {
                 TcpTarget::Cluster(name) => vec![name],
-                TcpTarget::Sni { names, otherwise, .. } => {
-                    names.iter().map(|(_, name)| name).chain(otherwise).collect()
+                TcpTarget::Sni { alpn, names, otherwise, .. } => {
+                    let ruled = alpn.iter().map(|rule| &rule.cluster);
+                    ruled.chain(names.iter().map(|(_, name)| name)).chain(otherwise).collect()
                 }
             },
             Self::Udp(udp) => vec![&udp.cluster],
@@ -280,8 +281,10 @@ pub struct UdpListener {
 pub enum TcpTarget {
     /// All to one cluster.
     Cluster(Name),
-    /// By the server name of the TLS ClientHello, which is passed on untouched.
+    /// By the TLS ClientHello, which is passed on untouched.
     Sni {
+        /// By application protocol, before names alone: the first that fits.
+        alpn: Vec<AlpnRule>,
         /// Exact names win over wildcards, longer wildcards over shorter.
         names: Vec<(HostPattern, Name)>,
         /// For any other name, or none. Without it such connections are closed.
@@ -289,4 +292,15 @@ pub enum TcpTarget {
         /// Time for the ClientHello to arrive.
         hello_timeout: Duration,
     },
+}
+
+/// TLS connections that go to a cluster for an application protocol that their client offers (ALPN, RFC 7301).
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlpnRule {
+    /// It offers one of these, each of 1 to 255 bytes.
+    pub protocols: Vec<String>,
+    /// It asks for one of these names; any, and none, without any here.
+    pub names: Vec<HostPattern>,
+    /// Where it goes.
+    pub cluster: Name,
 }

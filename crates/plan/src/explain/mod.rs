@@ -114,7 +114,7 @@ pub fn explain(
             Ok(subject.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome))
         }
         ListenerTarget::Sni(table) => {
-            let outcome = match table.find(asked.host()) {
+            let outcome = match table.find(asked.host(), asked.alpn()) {
                 Some(cluster) => Outcome::Forward(vec![subject.connection(cluster, chance)]),
                 None => Outcome::Close {
                     why: "no cluster is configured for this name, nor `otherwise` for other names".into(),

@@ -14,7 +14,8 @@ const FIELDS_MAX: usize = 100;
 /// A request to be explained.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// `GET https://host/path`, a URL alone, or `tcp://host:port` for a listener that passes connections on.
+    /// `GET https://host/path`, a URL alone, or `tcp://host:port` for a listener that passes connections on, with application protocols as
+    /// `tcp://host:port?alpn=h2&alpn=http/1.1`.
     pub request: String,
     /// Header fields, by name and value.
     pub fields: Vec<(String, String)>,
@@ -110,7 +111,10 @@ impl Parsed<'_> {
     /// Returns the request in one line.
     pub(super) fn shown(&self) -> String {
         if self.is_tcp {
-            return format!("a connection to {}", self.authority);
+            let offered: Vec<_> = self.alpn().map(String::from_utf8_lossy).collect();
+            let offered =
+                if offered.is_empty() { String::new() } else { format!(" that offers {}", offered.join(", ")) };
+            return format!("a connection to {}{offered}", self.authority);
         }
         format!("{} {}://{}{}", self.method, self.scheme.as_str(), self.authority, self.target)
     }
@@ -119,6 +123,12 @@ impl Parsed<'_> {
     pub(super) fn host(&self) -> Option<&str> {
         let host = model::head::host_without_port(self.authority.as_bytes());
         std::str::from_utf8(host).ok().filter(|host| !host.is_empty())
+    }
+
+    /// Returns the application protocols that the client of a TLS connection offers.
+    pub(super) fn alpn(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        let query = self.target.split_once('?').filter(|_| self.is_tcp).map_or("", |(_, query)| query);
+        query.split('&').filter_map(|pair| pair.strip_prefix("alpn=")).map(str::as_bytes)
     }
 
     /// Returns the listener that takes such a request: by name, else by scheme and port, else by scheme.

@@ -268,11 +268,11 @@ impl<'a> Compiler<'a> {
         target: &TcpTarget,
         old: Option<&ListenerTarget>,
     ) -> Option<ListenerTarget> {
-        let (names, otherwise) = match target {
+        let (alpn, names, otherwise) = match target {
             TcpTarget::Cluster(name) => {
                 return self.cluster(name, || format!("listeners/{listener}/cluster")).map(ListenerTarget::Tcp);
             }
-            TcpTarget::Sni { names, otherwise, .. } => (names, otherwise.as_ref()),
+            TcpTarget::Sni { alpn, names, otherwise, .. } => (alpn, names, otherwise.as_ref()),
         };
         let mut found = Vec::with_capacity(names.len());
         for (pattern, name) in names {
@@ -280,7 +280,12 @@ impl<'a> Compiler<'a> {
             found.extend(cluster.map(|cluster| (pattern.clone(), cluster)));
         }
         let fallback = otherwise.map(|name| self.cluster(name, || format!("listeners/{listener}/sni/otherwise")));
-        let table = SniTable::new(&found, fallback.flatten());
+        let mut rules = Vec::with_capacity(alpn.len());
+        for (index, rule) in alpn.iter().enumerate() {
+            let cluster = self.cluster(&rule.cluster, || format!("listeners/{listener}/sni/alpn/{index}/cluster"));
+            rules.extend(cluster.map(|cluster| (rule, cluster)));
+        }
+        let table = SniTable::new(&rules, &found, fallback.flatten());
         match old {
             Some(ListenerTarget::Sni(old)) if old.is_same(&table) => Some(ListenerTarget::Sni(old.clone())),
             _ => Some(ListenerTarget::Sni(Arc::new(table))),

@@ -32,7 +32,8 @@ fn hello(extensions: &[Vec<u8>]) -> Vec<u8> {
     records(&message(Some(&extensions.concat())), 1 << 14)
 }
 
-fn found(name: Option<&str>, alpn: bool) -> Hello {
+fn found(name: Option<&str>, alpn: &[&str]) -> Hello {
+    let alpn = alpn.iter().map(|name| name.as_bytes().into()).collect();
     Hello::Found { server_name: name.map(str::to_owned), alpn }
 }
 
@@ -47,17 +48,33 @@ fn read_all(bytes: &[u8]) -> Hello {
 }
 
 #[test]
+fn application_protocols_are_told_in_the_order_of_the_client() {
+    let list =
+        |names: &[&[u8]]| extension(16, &vector(2, &names.iter().flat_map(|name| vector(1, name)).collect::<Vec<_>>()));
+    let hello_of = |extensions: &[Vec<u8>]| read_all(&hello(extensions));
+    assert_eq!(hello_of(&[list(&[b"h2", b"http/1.1"])]), found(None, &["h2", "http/1.1"]));
+    assert_eq!(hello_of(&[list(&[b"acme-tls/1"]), name_extension(b"a.b")]), found(Some("a.b"), &["acme-tls/1"]));
+    assert_eq!(hello_of(&[extension(16, &[])]), found(None, &[]));
+    assert_eq!(hello_of(&[list(&[b""])]), Hello::NotTls, "a name without a byte");
+    assert_eq!(hello_of(&[list(&[b"h2"]), list(&[b"h2"])]), Hello::NotTls, "twice");
+    assert_eq!(hello_of(&[extension(16, &[0, 3, 2, b'h'])]), Hello::NotTls, "beyond the extension");
+    assert_eq!(hello_of(&[extension(16, &[0, 3, 9, b'h', b'2'])]), Hello::NotTls, "beyond the list");
+    let cut = records(&message(Some(&list(&[b"h2", b"http/1.1"]))), 3);
+    assert_eq!(read_all(&cut), found(None, &["h2", "http/1.1"]), "over records of three bytes");
+}
+
+#[test]
 fn the_server_name_is_found_lower_case_and_without_a_final_dot() {
     let alpn = extension(16, &vector(2, &vector(1, b"h2")));
     let other = extension(0x0a0a, &[]);
     assert_eq!(
         read_all(&hello(&[other.clone(), name_extension(b"Shop.EXAMPLE.com"), alpn.clone()])),
-        found(Some("shop.example.com"), true)
+        found(Some("shop.example.com"), &["h2"])
     );
-    assert_eq!(read_all(&hello(&[name_extension(b"a_b-c.d.")])), found(Some("a_b-c.d"), false));
-    assert_eq!(read_all(&hello(&[alpn, other])), found(None, true));
-    assert_eq!(read_all(&hello(&[])), found(None, false));
-    assert_eq!(read_all(&records(&message(None), 1 << 14)), found(None, false));
+    assert_eq!(read_all(&hello(&[name_extension(b"a_b-c.d.")])), found(Some("a_b-c.d"), &[]));
+    assert_eq!(read_all(&hello(&[alpn, other])), found(None, &["h2"]));
+    assert_eq!(read_all(&hello(&[])), found(None, &[]));
+    assert_eq!(read_all(&records(&message(None), 1 << 14)), found(None, &[]));
 }
 
 #[test]
@@ -65,9 +82,9 @@ fn a_hello_may_be_cut_into_records_anywhere_and_be_followed_by_anything() {
     let message = message(Some(&[name_extension(b"example.com"), extension(16, b"\0\x03\x02h2")].concat()));
     for size in 1..message.len() {
         let mut bytes = records(&message, size);
-        assert_eq!(read_all(&bytes), found(Some("example.com"), true), "{size}");
+        assert_eq!(read_all(&bytes), found(Some("example.com"), &["h2"]), "{size}");
         bytes.extend_from_slice(b"\x14\x03\x03early data");
-        assert_eq!(client_hello(&bytes), found(Some("example.com"), true), "{size}");
+        assert_eq!(client_hello(&bytes), found(Some("example.com"), &["h2"]), "{size}");
     }
 }
 
@@ -112,7 +129,7 @@ fn a_name_that_no_host_can_have_is_refused() {
     ] {
         assert_eq!(read_all(&hello(&[name_extension(name.as_bytes())])), Hello::NotTls, "{name:?}");
     }
-    assert_eq!(read_all(&hello(&[name_extension(&[b'a'; 63])])), found(Some(&"a".repeat(63)), false));
+    assert_eq!(read_all(&hello(&[name_extension(&[b'a'; 63])])), found(Some(&"a".repeat(63)), &[]));
 }
 
 #[test]

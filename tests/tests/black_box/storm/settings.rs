@@ -463,7 +463,7 @@ pub(super) fn stream(dice: &mut Dice, place: &Path) -> Value {
         0 => put(
             &mut listener,
             "sni",
-            json!({ "names": { "shop.example": "echo" }, "otherwise": "echo", "hello_timeout": "40s" }),
+            json!({ "alpn": [{ "protocols": "dot", "cluster": "echo" }], "names": { "shop.example": "echo" }, "otherwise": "echo", "hello_timeout": "40s" }),
         ),
         _ => put(&mut listener, "cluster", json!("echo")),
     }

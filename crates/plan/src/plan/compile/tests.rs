@@ -4,7 +4,7 @@ use model::AddressList;
 use model::filter::FilterUse;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
 use model::snapshot::Balance::{Random, RoundRobin};
-use model::snapshot::{Cluster, TcpListener};
+use model::snapshot::{AlpnRule, Cluster, TcpListener};
 use serde_json::json;
 
 use super::*;
@@ -18,6 +18,7 @@ fn tcp_listener(name: &str, target: TcpTarget) -> Listener {
 
 fn sni(names: &[(&str, &str)], otherwise: Option<&str>) -> TcpTarget {
     TcpTarget::Sni {
+        alpn: Vec::new(),
         names: names.iter().map(|(pattern, cluster)| (pattern.parse().unwrap(), Name::from(*cluster))).collect(),
         otherwise: otherwise.map(Name::from),
         hello_timeout: std::time::Duration::from_secs(1),
@@ -212,7 +213,9 @@ fn an_endpoint_that_is_down_stays_down_through_changes_until_its_check_is_gone()
 fn a_server_name_leads_to_its_cluster() {
     let plan = compiled(example(), None);
     let ListenerTarget::Sni(table) = &plan.listener("sni").unwrap().target else { panic!("no table") };
-    let name = |asked| table.find(asked).map(|cluster| cluster.cluster.name.to_string());
+    let found =
+        |table: &SniTable, asked| table.find(asked, std::iter::empty()).map(|cluster| cluster.cluster.name.to_string());
+    let name = |asked| found(table, asked);
     assert_eq!(name(Some("X.com")).as_deref(), Some("a"));
     assert_eq!(name(Some("y.com")).as_deref(), Some("b"));
     assert_eq!(name(Some("y.org")).as_deref(), Some("a"));
@@ -220,7 +223,42 @@ fn a_server_name_leads_to_its_cluster() {
     let strict = changed(|listeners, _, _| listeners[3] = tcp_listener("sni", sni(&[("x.com", "a")], None)));
     let plan = compiled(strict, Some(&plan));
     let ListenerTarget::Sni(table) = &plan.listener("sni").unwrap().target else { panic!("no table") };
-    assert!(table.find(Some("x.com")).is_some() && table.find(Some("y.com")).is_none() && table.find(None).is_none());
+    assert_eq!([Some("x.com"), Some("y.com"), None].map(|asked| found(table, asked).is_some()), [true, false, false]);
+}
+
+#[test]
+fn an_application_protocol_leads_to_its_cluster_before_the_name() {
+    let rule = |protocols: &[&str], names: &[&str], cluster: &str| AlpnRule {
+        protocols: protocols.iter().map(|&name| name.to_owned()).collect(),
+        names: names.iter().map(|name| name.parse().unwrap()).collect(),
+        cluster: Name::from(cluster),
+    };
+    let ruled = |rules: Vec<AlpnRule>| {
+        let mut target = sni(&[("x.com", "a")], None);
+        if let TcpTarget::Sni { alpn, .. } = &mut target {
+            *alpn = rules;
+        }
+        changed(move |listeners, _, _| listeners[3] = tcp_listener("sni", target))
+    };
+    let rules = vec![rule(&["acme-tls/1"], &[], "b"), rule(&["h2", "h3"], &["*.x.com"], "b")];
+    let plan = compiled(ruled(rules.clone()), None);
+    let ListenerTarget::Sni(table) = &plan.listener("sni").unwrap().target else { panic!("no table") };
+    let find = |name, offered: &[&str]| {
+        let cluster = table.find(name, offered.iter().map(|protocol| protocol.as_bytes()));
+        cluster.map(|cluster| cluster.cluster.name.to_string())
+    };
+    assert_eq!(find(Some("x.com"), &["acme-tls/1"]).as_deref(), Some("b"));
+    assert_eq!(find(None, &["http/1.1", "acme-tls/1"]).as_deref(), Some("b"));
+    assert_eq!(find(Some("A.X.com"), &["http/1.1", "h2"]).as_deref(), Some("b"));
+    assert_eq!(find(Some("x.com"), &["h2"]).as_deref(), Some("a"), "the rule is for names below it");
+    assert_eq!(find(Some("a.x.com"), &["http/1.1"]), None);
+    assert_eq!(find(None, &["h2"]), None, "without a name");
+    let kept = |second: &Plan| {
+        let ListenerTarget::Sni(other) = &second.listener("sni").unwrap().target else { panic!("no table") };
+        Arc::ptr_eq(table, other)
+    };
+    assert!(kept(&compiled(ruled(rules.clone()), Some(&plan))));
+    assert!(!kept(&compiled(ruled(rules[..1].to_vec()), Some(&plan))), "another table for other rules");
 }
 
 #[test]
