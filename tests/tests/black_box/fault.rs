@@ -1,4 +1,4 @@
-//! The filter `fault`: delays and aborts, over every version.
+//! The filter `fault`: delays, aborts and slow bodies, over every version.
 
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,32 @@ fn a_delayed_request_reaches_its_endpoint_later_and_an_aborted_one_never() {
     let ask = ["explain", "--admin", &admin, "--listener", "clear", "-H", "x-fail: 500", "http://test/"];
     let explained = command(&ask);
     assert!(explained.stdout.contains("answers 500"), "{} {}", explained.stdout, explained.stderr);
+}
+
+#[test]
+fn a_slow_body_arrives_whole_and_no_faster_than_its_rate() {
+    let body = "x".repeat(30_000);
+    let origin = Origin::saying(body.clone().leak());
+    let filters = "filters: [{ fault: { bandwidth: { rate: 100kB/s, header: x-slow } } }]";
+    let site = site(Setup::to(&origin).listener_more(CLEAR).route(filters), 2);
+    let clear = site.product.address("clear");
+    let (mut first, mut second, mut third) = (Peer::connect(clear), Client::connect(clear), site.connect());
+    // 30 kB at 100 kB/s, but for the first sixteenth of a second and what a late timer may catch up.
+    for (asked, least) in [("no rate", 170), ("60kB/s", 350), ("1MB/s", 170)] {
+        let fields = [("x-slow", asked)];
+        let timed = |version: &str, ask: &mut dyn FnMut() -> Vec<u8>| {
+            let begun = Instant::now();
+            assert_eq!(ask().len(), body.len(), "{version} {asked}");
+            assert!(begun.elapsed() >= Duration::from_millis(least), "{version} {asked}: {:?}", begun.elapsed());
+        };
+        timed("h1", &mut || first.ask(format!("GET / HTTP/1.1\r\nHost: test\r\nX-Slow: {asked}\r\n\r\n")).body);
+        timed("h2", &mut || second.ask(with_fields(request("GET", "/"), &fields), b"").body);
+        timed("h3", &mut || third.ask(with_fields(http3::request("GET", "/"), &fields), b"").body);
+    }
+    let labels = ["route=\"main\"", "filter=\"fault\"", "event=\"slowed\""];
+    site.product.expect_metric("equipoise_filter_events_total", &labels, 9.0);
+    assert_eq!(first.get("/").body.len(), body.len());
+    site.product.expect_metric("equipoise_filter_events_total", &labels, 9.0);
 }
 
 #[test]

@@ -87,15 +87,13 @@ enum Per {
 
 /// Bytes per second, at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ByteRate(u64);
+pub(super) struct ByteRate(u64);
 
 impl<'de> Deserialize<'de> for ByteRate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let wrong = || de::Error::custom(format!("`{text}` is not a rate such as 1MB/s or 64KiB/s"));
-        let size = text.strip_suffix("/s").ok_or_else(wrong)?;
-        let size = SizeText::parse(size.trim_end()).ok_or_else(wrong)?;
-        if (1..=RATE_MAX).contains(&size) { Ok(Self(size)) } else { Err(wrong()) }
+        Self::parse(&text).ok_or_else(wrong)
     }
 }
 
@@ -110,6 +108,22 @@ impl JsonSchema for ByteRate {
 }
 
 impl ByteRate {
+    /// Reads a rate such as `64KiB/s`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let size = SizeText::parse(text.strip_suffix("/s")?.trim_end())?;
+        (1..=RATE_MAX).contains(&size).then_some(Self(size))
+    }
+
+    /// Returns the lower of two rates.
+    pub(super) fn or_lower(self, other: Self) -> Self {
+        Self(self.0.min(other.0))
+    }
+
+    /// Returns what holds one stream to this rate, but for its first bytes.
+    pub(super) fn of_stream(self, free: u64, now: Instant) -> Box<dyn Pace> {
+        Box::new(Alone { rate: self, free, next: now })
+    }
+
     /// Nanoseconds of so many bytes, rounded up.
     fn cost(self, bytes: u64) -> u64 {
         (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(self.0)) as u64
@@ -192,7 +206,7 @@ impl ResponseBodyStep for DownloadStep {
             return None;
         }
         let pace: Box<dyn Pace> = match &self.by_key {
-            None => Box::new(Alone { rate: self.rate, free: self.after, next: turn.now }),
+            None => self.rate.of_stream(self.after, turn.now),
             Some(by_key) => Box::new(Shared::new(self.rate, (by_key, &by_key.down), view.request, turn)),
         };
         Some((Stage::Pace(pace), extent))
@@ -212,7 +226,7 @@ impl RequestBodyStep for UploadStep {
     fn begin(&self, head: &mut RequestHead, extent: Extent, turn: &mut Turn<'_>) -> Option<(MakeStage, Extent)> {
         let (rate, now) = (self.rate, turn.now);
         let make: MakeStage = match &self.by_key {
-            None => Box::new(move || Stage::Pace(Box::new(Alone { rate, free: 0, next: now }))),
+            None => Box::new(move || Stage::Pace(rate.of_stream(0, now))),
             Some(by_key) => {
                 let shared = Shared::new(rate, (by_key, &by_key.up), head, turn);
                 Box::new(move || Stage::Pace(Box::new(shared.clone())))

@@ -5,18 +5,22 @@ mod tests;
 
 use std::time::Duration;
 
-use model::{FieldName, Issue, LocalResponse, RequestHead};
+use model::{FieldName, Issue, LocalResponse, RequestHead, ResponseHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::bandwidth_limit::ByteRate;
 use super::settings::{DurationText, Settings};
 use super::share::Share;
-use super::{Compiling, EventCounter, FilterEntry, Flow, Found, Need, RequestStep, Steps, Turn};
+use super::{
+    Compiling, EventCounter, Extent, FilterEntry, Flow, Found, Need, Rank, RequestStep, ResponseBodyStep, ResponseView,
+    Stage, Steps, Turn,
+};
 use crate::units;
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<FaultInjection>("fault", DOC);
 
-const DOC: &str = r#"Delays or aborts a share of the requests, to test how clients behave when a service is slow or fails.
+const DOC: &str = r#"Delays, aborts or slows down a share of the requests, to test how clients behave when a service is slow or fails.
 
 `delay` holds a request for `time`, plus a random part of `jitter`, before an endpoint is chosen. The delay counts towards `timeout` of the
 route. The request ends if the client disconnects meanwhile.
@@ -25,6 +29,8 @@ route. The request ends if the client disconnects meanwhile.
 HTTP/3, is closed without a response; the fault is `closed_by_filter`. `grpc_status` answers gRPC requests with this status, and others
 with `status`. Without it, the gRPC status follows from `status`, for example 503 is `UNAVAILABLE`.
 
+`bandwidth` sends the bodies of responses no faster than `rate`, as `bandwidth_limit` does for each stream.
+
 `share` is a percentage with up to four decimals, 100% by default. A delayed request may be aborted, too: the shares are drawn
 independently, and the delay comes first.
 
@@ -32,16 +38,18 @@ With `header`, only requests with this field qualify, so that a tester can selec
 
 - for `delay`, a duration such as `250ms`, of at most `time`; any other value stands for `time`.
 - for `abort`, a status from 400 to 599; any other value stands for `status`.
+- for `bandwidth`, a rate such as `10kB/s`, of at most `rate`; any other value stands for `rate`.
 
 The endpoint gets the field, too; remove it with `remove_request_header`. Anyone can send the field: restrict the filter with `when`.
 
-`equipoise_filter_events_total` counts `delayed` and `aborted` requests. `explain` shows faults only if their share is 100%.
+`equipoise_filter_events_total` counts `delayed`, `aborted` and `slowed` requests. `explain` shows faults only if their share is 100%.
 
 ```yaml
 filters:
   - fault: { delay: { time: 200ms, jitter: 100ms, share: 10% }, abort: { status: 503, share: 0.5% } }
   - fault: { delay: { time: 10s, header: x-fault-delay }, abort: { header: x-fault-abort } }
     when: { source: [10.0.0.0/8] }
+  - fault: { bandwidth: { rate: 10kB/s, share: 5% } }
 ```
 "#;
 
@@ -56,6 +64,8 @@ struct FaultInjection {
     delay: Option<Delay>,
     /// Answers requests instead of forwarding them.
     abort: Option<Abort>,
+    /// Sends bodies of responses slowly.
+    bandwidth: Option<Bandwidth>,
 }
 
 /// How long, and which requests.
@@ -93,16 +103,38 @@ struct Abort {
     header: Option<String>,
 }
 
+/// How fast, and which responses.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Bandwidth {
+    /// Bytes per second, such as `10kB/s`.
+    rate: ByteRate,
+    /// Share of the requests; 100% by default.
+    #[schemars(regex(pattern = Share::PATTERN))]
+    share: Option<String>,
+    /// Only responses to requests with this header field are slowed down; its value may be a rate of at most `rate`.
+    header: Option<String>,
+}
+
 impl Settings for FaultInjection {
     fn compile(self, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
-        if self.delay.is_none() && self.abort.is_none() {
-            let issue = Issue::at("", "neither `delay` nor `abort` is set");
+        if self.delay.is_none() && self.abort.is_none() && self.bandwidth.is_none() {
+            let issue = Issue::at("", "none of `delay`, `abort` and `bandwidth` is set");
             return Err(issue.suggest("write `delay: { time: 200ms, share: 10% }` or `abort: { share: 5% }`"));
         }
         let delay = self.delay.map(Delay::compile).transpose().map_err(|issue| issue.below("delay"))?;
         let abort = self.abort.map(Abort::compile).transpose().map_err(|issue| issue.below("abort"))?;
+        let bandwidth = self.bandwidth.map(|bandwidth| {
+            let when = Chosen::compile(bandwidth.share, bandwidth.header).map_err(|issue| issue.below("bandwidth"))?;
+            let step = SlowStep { rate: bandwidth.rate, when, slowed: compiling.counter("slowed") };
+            Ok(Box::new(step) as Box<dyn ResponseBodyStep>)
+        });
+        let bandwidth = bandwidth.transpose()?;
         let (delayed, aborted) = (compiling.counter("delayed"), compiling.counter("aborted"));
-        Ok(Steps::of_request(FaultStep { delay, abort, delayed, aborted }))
+        let has_requests = delay.is_some() || abort.is_some();
+        let request =
+            has_requests.then(|| Box::new(FaultStep { delay, abort, delayed, aborted }) as Box<dyn RequestStep>);
+        Ok(Steps { request, response_body: bandwidth, ..Steps::default() })
     }
 }
 
@@ -238,5 +270,33 @@ impl FaultStep {
         let Some(asked) = abort.when.draws(head, turn) else { return Flow::Continue };
         turn.count(&self.aborted);
         abort.answer(head, asked)
+    }
+}
+
+struct SlowStep {
+    rate: ByteRate,
+    when: Chosen,
+    slowed: EventCounter,
+}
+
+impl ResponseBodyStep for SlowStep {
+    fn rank(&self) -> Rank {
+        Rank::Account
+    }
+
+    fn begin(
+        &self,
+        _: &mut ResponseHead,
+        view: &ResponseView<'_>,
+        extent: Extent,
+        turn: &mut Turn<'_>,
+    ) -> Option<(Stage, Extent)> {
+        if matches!(extent, Extent::Absent | Extent::Known(0)) {
+            return None;
+        }
+        let asked = self.when.draws(view.request, turn)?;
+        let rate = ByteRate::parse(asked).map_or(self.rate, |asked| asked.or_lower(self.rate));
+        turn.count(&self.slowed);
+        Some((Stage::Pace(rate.of_stream(0, turn.now)), extent))
     }
 }

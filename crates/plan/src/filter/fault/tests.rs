@@ -78,7 +78,8 @@ fn calls_of_grpc_get_a_status_of_their_own() {
 #[test]
 fn wrong_settings_are_issues_with_their_place() {
     for (settings, said) in [
-        (json!({}), "neither `delay` nor `abort` is set"),
+        (json!({}), "none of `delay`, `abort` and `bandwidth` is set"),
+        (json!({ "bandwidth": { "rate": "fast" } }), "`fast` is not a rate such as 1MB/s or 64KiB/s"),
         (json!({ "delay": { "time": "2h" } }), "delay/time: more than 1h"),
         (json!({ "delay": { "time": "1s", "jitter": "61m" } }), "delay/jitter: more than 1h"),
         (json!({ "delay": { "time": "1s", "share": "101%" } }), "delay/share: `101%` is more than all requests"),
