@@ -74,12 +74,14 @@ pub struct Caller<'a> {
     pub client: IpAddr,
     /// The proxy that sent the PROXY header, if there was one.
     pub sender: Option<&'a SenderFacts>,
+    /// All that is known of the exchange, where expressions ask for it.
+    pub facts: Option<&'a Facts<'a>>,
 }
 
 impl From<IpAddr> for Caller<'_> {
     /// Returns a client that no PROXY header describes.
     fn from(client: IpAddr) -> Self {
-        Self { client, sender: None }
+        Self { client, sender: None, facts: None }
     }
 }
 
@@ -109,7 +111,7 @@ pub struct Facts<'a> {
 
 impl<'a> Facts<'a> {
     /// Returns the client that conditions are evaluated for.
-    pub fn caller(&self) -> Caller<'a> {
-        Caller { client: self.client, sender: self.sender }
+    pub fn caller(&self) -> Caller<'_> {
+        Caller { client: self.client, sender: self.sender, facts: Some(self) }
     }
 }

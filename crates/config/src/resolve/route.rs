@@ -13,6 +13,7 @@ use super::Resolver;
 use super::address::is_host_name;
 use crate::diagnostic::{choose, nearest};
 use crate::file;
+use crate::part;
 
 /// How names of conditions are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,6 +99,7 @@ impl Resolver<'_> {
             cookies: self.values(&format!("{at}/cookies"), &written.cookies, Names::Cookies),
             proxy_tlvs: self.values(&format!("{at}/proxy_tlvs"), &written.proxy_tlvs, Names::Tlvs),
             sources: self.parsed(&format!("{at}/source"), written.source.as_slice(), is_one(&written.source)),
+            expression: written.expression.clone(),
         }
     }
 
@@ -190,7 +192,9 @@ impl Resolver<'_> {
     }
 
     pub(super) fn issue(&mut self, issue: Issue) {
-        self.report(&issue.path, issue.message, issue.suggestion);
+        let span = part::place_of(self.documents, self.tree, &issue);
+        let (message, suggestion) = self.discreet(&issue.path, issue.message, issue.suggestion);
+        self.sink.push(span, message, suggestion);
     }
 
     fn action(&mut self, at: &str, written: &file::Route) -> Option<Action> {

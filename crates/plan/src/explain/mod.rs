@@ -100,7 +100,7 @@ pub fn explain(
                 let none = (Vec::new(), router.routes().len());
                 return Ok(subject.explanation(asked.shown(), none, Vec::new(), refused(fault)));
             }
-            let routes = routes::ask(router, &head, question, &mut scratch);
+            let routes = routes::ask(router, (&head, &facts), question, &mut scratch);
             let routes_unfit = router.routes().len() - routes.len();
             let taken = routes.iter().find(|route| route.holds).and_then(|told| route_named(plan, &told.name));
             let (filters, outcome) = match taken {

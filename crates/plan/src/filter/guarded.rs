@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use model::facts::Caller;
 use model::fields::reads_as;
-use model::{FieldName, RequestHead};
+use model::{Facts, FieldName, ResponseHead};
 
+use super::ResponseView;
 use super::notes::Notes;
 use super::pattern::NamePattern;
 use crate::route::when::{Asked, WhenPlan};
@@ -53,12 +53,16 @@ impl GuardedResponse {
         self.when.is_some()
     }
 
-    /// Returns the fields that no trailer of a response with this status may bring. `scratch` as in [`super::Turn`].
-    pub fn fields(&self, of: (&RequestHead, Caller<'_>), noted: (&Notes, u16), scratch: &mut Vec<u8>) -> &[Guarded] {
-        let (notes, status) = noted;
+    /// Returns the fields that no trailer of this response may bring. `scratch` as in [`super::Turn`].
+    pub fn fields(
+        &self,
+        of: (&ResponseHead, &ResponseView<'_>),
+        (facts, notes): (&Facts<'_>, &Notes),
+        scratch: &mut Vec<u8>,
+    ) -> &[Guarded] {
         // What tables have counted was noted with the request.
-        let asked = Asked { head: of.0, caller: of.1, now: None };
-        let holds = self.when.as_ref().is_none_or(|when| when.holds(asked, (notes, Some(status)), scratch));
+        let asked = Asked { head: of.1.request, caller: facts.caller(), now: None };
+        let holds = self.when.as_ref().is_none_or(|when| when.holds(asked, (notes, Some(of)), scratch));
         if holds { &self.fields } else { &[] }
     }
 }

@@ -1,4 +1,4 @@
-//! When a filter applies: the conditions of routes, joined by `not`, `any` and `all`, and the status of the response.
+//! When a filter applies: the conditions of routes, joined by `not`, `any` and `all`, the status of the response, and expressions.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,12 +7,13 @@ use model::facts::Caller;
 use model::matching::When;
 use model::status::StatusRange;
 use model::table::Reading;
-use model::{Issue, RequestHead};
+use model::{Issue, RequestHead, ResponseHead};
 
 use super::conditions::Conditions;
 use super::hosts::{HostMap, normalise};
+use crate::expression::{Condition, Scope, Subject};
 use crate::filter::tables::table;
-use crate::filter::{Compiling, Note, Notes};
+use crate::filter::{Compiling, Note, Notes, ResponseView};
 use crate::table::Table;
 
 /// The number of what is asked once only.
@@ -29,6 +30,7 @@ pub(crate) struct WhenPlan {
     statuses: Box<[StatusRange]>,
     /// All of them must hold.
     tables: Box<[TestPlan]>,
+    expression: Option<Condition>,
     not: Option<Box<WhenPlan>>,
     /// `None`: nothing is asked. One of them must hold.
     any: Option<Box<[WhenPlan]>>,
@@ -50,17 +52,19 @@ pub(crate) struct Asked<'a> {
     /// `None`: it is not known, and no table is looked at.
     pub now: Option<Instant>,
 }
+/// A response that a condition is asked about, with all that is seen beside it.
+pub(crate) type Answered<'a> = Option<(&'a ResponseHead, &'a ResponseView<'a>)>;
 
 impl WhenPlan {
-    /// Compiles what was asked.
+    /// Compiles what was asked, for a filter that acts on requests or only on responses.
     ///
     /// # Errors
     /// The first expression or name that is wrong, with its path below `when`.
-    pub(crate) fn compile(asked: &When, compiling: &mut Compiling<'_>) -> Result<Self, Issue> {
+    pub(crate) fn compile(asked: &When, scope: Scope, compiling: &mut Compiling<'_>) -> Result<Self, Issue> {
         let first = |issues: Vec<Issue>| issues.into_iter().next().unwrap_or_else(|| Issue::at("", "it is wrong"));
         let mut list = |key: &str, list: &[When]| {
             let mut one = |(place, asked)| {
-                Self::compile(asked, compiling).map_err(|issue| issue.below(&format!("{key}/{place}")))
+                Self::compile(asked, scope, compiling).map_err(|issue| issue.below(&format!("{key}/{place}")))
             };
             list.iter().enumerate().map(&mut one).collect::<Result<Box<[_]>, _>>()
         };
@@ -70,7 +74,7 @@ impl WhenPlan {
         for host in &asked.matches.hosts {
             hosts.insert(host, ());
         }
-        let mut negated = |not: &When| Self::compile(not, compiling).map_err(|issue| issue.below("not"));
+        let mut negated = |not: &When| Self::compile(not, scope, compiling).map_err(|issue| issue.below("not"));
         let not = asked.not.as_deref().map(&mut negated).transpose()?;
         let mut tables = Vec::new();
         for test in &asked.tables {
@@ -78,12 +82,16 @@ impl WhenPlan {
             let found = table(compiling, &test.table, "table/name")?;
             tables.extend(found.map(|table| TestPlan { table, above: test.above.clone().into() }));
         }
+        let expression = asked.matches.expression.as_deref();
+        let expression =
+            expression.map(|text| compiling.condition(text, scope).map_err(|issue| issue.below("expression")));
         Ok(Self {
             conditions: Conditions::compile_alone(&asked.matches).map_err(first)?,
             number: NONE,
             hosts: (!asked.matches.hosts.is_empty()).then_some(hosts),
             statuses: asked.statuses.clone().into(),
             tables: tables.into(),
+            expression: expression.transpose()?,
             not: not.map(Box::new),
             any,
             all,
@@ -98,12 +106,13 @@ impl WhenPlan {
     }
 
     /// Keeps with a request what its parts say of it as it is now, if that is to be kept: filters after this one may change it
-    /// before there is a response. Statuses are asked for when there is one.
+    /// before there is a response. Statuses, and expressions about the response, are asked for when there is one.
     pub(crate) fn judge(&self, of: Asked<'_>, notes: &mut Notes, scratch: &mut Vec<u8>) {
         if self.number == NONE {
             return;
         }
-        notes.set(self.number, Note::Flag(self.own_holds(of, scratch)));
+        let holds = self.own_holds(of, notes, scratch);
+        notes.set(self.number, Note::Flag(holds));
         let (not, any) = (self.not.as_deref(), self.any.as_deref().unwrap_or_default());
         not.into_iter().chain(any).chain(&*self.all).for_each(|part| part.judge(of, notes, scratch));
     }
@@ -121,23 +130,46 @@ impl WhenPlan {
         not.or_else(|| below("any", self.any.as_deref().unwrap_or_default())).or_else(|| below("all", &self.all))
     }
 
-    /// Returns whether it holds, for a response of this `status` if there is one; what [`Self::judge`] has kept counts, not what the
-    /// request is now. `scratch` as in [`Conditions::hold`].
-    pub(crate) fn holds(&self, of: Asked<'_>, noted: (&Notes, Option<u16>), scratch: &mut Vec<u8>) -> bool {
-        let (notes, status) = noted;
+    /// Returns whether it holds, for a response if there is one; what [`Self::judge`] has kept counts, not what the request is now. `scratch`
+    /// as in [`Conditions::hold`].
+    pub(crate) fn holds(&self, of: Asked<'_>, noted: (&Notes, Answered<'_>), scratch: &mut Vec<u8>) -> bool {
+        let (notes, answered) = noted;
+        let status = answered.map(|(head, _)| head.status);
         (self.statuses.is_empty()
             || status.is_some_and(|status| self.statuses.iter().any(|range| range.contains(status))))
-            && notes.flag(self.number).unwrap_or_else(|| self.own_holds(of, scratch))
+            && notes.flag(self.number).unwrap_or_else(|| self.own_holds(of, notes, scratch))
+            && (!self.asks_response() || self.response_holds(of.caller, noted, scratch))
             && self.not.as_ref().is_none_or(|not| !not.holds(of, noted, scratch))
             && self.any.as_ref().is_none_or(|any| any.iter().any(|one| one.holds(of, noted, scratch)))
             && self.all.iter().all(|one| one.holds(of, noted, scratch))
     }
 
-    /// Returns what it asks itself, without its parts and the status.
-    fn own_holds(&self, of: Asked<'_>, scratch: &mut Vec<u8>) -> bool {
+    /// Returns what it asks itself of the request, without its parts.
+    fn own_holds(&self, of: Asked<'_>, notes: &Notes, scratch: &mut Vec<u8>) -> bool {
         self.host_holds(of.head, scratch)
             && self.conditions.hold(of.head, of.caller, scratch)
             && self.tables.iter().all(|test| test.holds(of))
+            && self.expression.as_ref().is_none_or(|condition| {
+                let subject = of.caller.facts.map(|facts| Subject::of_request(of.head, facts).with_notes(notes));
+                self.asks_response() || subject.is_some_and(|subject| condition.is_true(subject, scratch))
+            })
+    }
+
+    /// Returns whether its expression asks for facts of the response.
+    fn asks_response(&self) -> bool {
+        self.expression.as_ref().is_some_and(|condition| condition.needs() >= Scope::Response)
+    }
+
+    fn response_holds(
+        &self,
+        caller: Caller<'_>,
+        (notes, answered): (&Notes, Answered<'_>),
+        scratch: &mut Vec<u8>,
+    ) -> bool {
+        let (Some(condition), Some((head, view)), Some(facts)) = (&self.expression, answered, caller.facts) else {
+            return false;
+        };
+        condition.is_true(Subject::of_response(head, view, facts).with_notes(notes), scratch)
     }
 
     fn host_holds(&self, head: &RequestHead, scratch: &mut Vec<u8>) -> bool {
