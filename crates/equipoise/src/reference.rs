@@ -53,8 +53,8 @@ fn expressions() -> String {
     let mut text = String::from(
         "# Expressions\n\nGenerated from the program by `cargo run -p equipoise -- reference docs/reference`; do not edit.\n\n\
          [Conditions and values by expression](../guides/expressions.md) shows how to use them.\n\n\
-         ## Facts\n\nA fact without a value is an empty string; `has(fact)` tells the two apart. An `ip` without a value makes the\n\
-         condition false. `route` means: also in `match` of routes; `request`: in filters; `response`: in filters that act only on\n\
+         ## Facts\n\nA fact that is missing has no value, and neither has what is computed of it; a condition is then false.\n\
+         `has(fact)` asks for it, and `fact.orValue(\"\")` gives another value. `route` means: also in `match` of routes; `request`: in filters; `response`: in filters that act only on\n\
          responses; `log`: in access logs. What is known at one point is known at all later ones.\n\n\
          | Fact | Type | From | Meaning |\n|---|---|---|---|\n",
     );
@@ -67,6 +67,11 @@ fn expressions() -> String {
         };
         text.push_str(&format!("| `{}` | {} | {since} | {} |\n", fact.name, fact.kind(), fact.doc));
     }
+    text.push_str(
+        "| `maps.NAME[key]` | string | route | The value of a key in a [map](../guides/expressions.md#maps). |\n\
+         | `tables.NAME.READING` | int | request | What a [table](../guides/limits.md#reject-clients-by-what-they-did) has counted by the \
+         key of this request, such as `tables.abuse.errors_rate`; only in filters. |\n",
+    );
     text.push_str("\n## Functions\n\n| Function | Meaning |\n|---|---|\n");
     for function in plan::expression::FUNCTIONS {
         let forms: Vec<String> = function.forms.iter().map(|form| format!("`{form}`")).collect();

@@ -43,7 +43,7 @@ pub struct TlsFacts {
     pub alpn: Option<&'static str>,
 }
 
-/// Names in a verified client certificate beside its subject. All are as the certificate has them.
+/// Names in a verified client certificate beside its subject, as the certificate has them, and what tells it from others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientNames {
     /// The issuer as RFC 4514 writes it.
@@ -54,6 +54,10 @@ pub struct ClientNames {
     pub uris: Vec<String>,
     /// Mail addresses.
     pub emails: Vec<String>,
+    /// The serial number in lower-case hexadecimal digits, without zeros in front.
+    pub serial: Option<String>,
+    /// SHA-256 of the whole certificate in lower-case hexadecimal digits.
+    pub fingerprint: Option<String>,
 }
 
 /// The values of a trusted PROXY header, beside the addresses.

@@ -25,9 +25,10 @@ impl Exchange<'_> {
             cluster: self.progress.cluster.map(|cluster| &cluster.plan.cluster.name),
             endpoint: self.progress.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
             source: ResponseSource::Endpoint,
+            elapsed: self.progress.elapsed(),
         };
         let scratch = &mut self.worker.scratch.borrow_mut();
-        let noted = (&facts, &self.incoming.notes);
+        let noted = (&facts, &self.incoming.notes, self.progress.now);
         if let Some(withheld) = self.plan.withheld_response(route, (response, &view), noted, scratch) {
             download.withhold(withheld);
         }

@@ -332,7 +332,7 @@ impl WorkerPlan {
         &self,
         route: &RoutePlan,
         response: (&ResponseHead, &ResponseView<'_>),
-        noted: (&Facts<'_>, &Notes),
+        noted: (&Facts<'_>, &Notes, Instant),
         scratch: &mut Vec<u8>,
     ) -> Option<Rc<Withheld>> {
         let guarded = route.chain.guarded_response();

@@ -1,8 +1,10 @@
 //! Maps: values by key in expressions, from the configuration and from files, and changed by the API.
 
+use super::harness::http2::{Client, request};
 use super::harness::origin::ok;
 use super::harness::product::command;
-use super::harness::{Origin, Product, Setup, eventually, product};
+use super::harness::{Origin, Peer, Product, Setup, eventually, http3, product};
+use super::http3::site;
 
 /// A product that tells the endpoint what its maps say of the host.
 fn setup(origin: &Origin, maps: &str) -> Setup {
@@ -143,4 +145,66 @@ fn a_mistake_in_a_map_is_shown_with_its_line() {
         let stderr = check(maps);
         assert!(stderr.contains(told) && stderr.contains("check.yaml:"), "{told}\n{stderr}");
     }
+}
+
+/// Routes that redirect by a map, and by a parameter of the query.
+fn moved(origin: &Origin) -> Setup {
+    let maps = "maps: { moved: { entries: { /old: /new, /away: 'https://shop.example/x y', /lines: \"/a\\tb\" } } }";
+    let routes = "{ match: { expression: 'request.path in maps.moved' }, redirect: { status: 301, to: { expression: \
+                  'maps.moved[request.path]' } } }, { match: { path: { exact: /next } }, redirect: { to: { expression: \
+                  'request.query[\"to\"].urlDecode()' } } }";
+    Setup::to(origin).top(maps).route_before(routes)
+}
+
+#[test]
+fn a_map_redirects_old_paths_in_every_version() {
+    let origin = Origin::saying("site");
+    let clear = "clear: { bind: \"127.0.0.1:0\" }";
+    let site = site(moved(&origin).listener_more(clear), 2);
+    let address = site.product.address("clear");
+    let (mut first, mut second, mut third) = (Peer::connect(address), Client::connect(address), site.connect());
+    for (path, status, wanted) in [
+        ("/old?x=1", 301, Some("://test/new")),
+        ("/away", 301, Some("https://shop.example/x%20y")),
+        ("/lines", 301, Some("://test/a%09b")),
+        ("/other", 200, None),
+    ] {
+        let told = |status: u16, location: Option<&str>| (status, location.map(str::to_owned));
+        let one = first.ask(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        let two = second.ask(request("GET", path), b"");
+        let three = third.ask(http3::request("GET", path), b"");
+        for (found, location) in [
+            told(one.status(), one.field("location")),
+            told(two.status, two.field("location")),
+            told(three.status, three.field("location")),
+        ] {
+            assert_eq!((found, location.is_some()), (status, wanted.is_some()), "{path}");
+            assert!(wanted.is_none_or(|wanted| location.unwrap_or_default().ends_with(wanted)), "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_redirect_by_what_a_client_sends_stays_on_the_site_and_in_its_field() {
+    let origin = Origin::saying("site");
+    let product = moved(&origin).start();
+    let mut peer = product.connect();
+    let mut ask = |to: &str| {
+        let answer = peer.ask(format!("GET /next{to} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        assert!(answer.field("x-evil").is_none());
+        (answer.status(), answer.field("location").unwrap_or_default().to_owned())
+    };
+    for (to, location) in [
+        ("https://evil.example/", "http://test/https://evil.example/"),
+        ("//evil.example/", "http://test//evil.example/"),
+        ("%5C%5Cevil.example", "http://test/%5C%5Cevil.example"),
+        ("%0d%0aX-Evil:%201", "http://test/%0D%0AX-Evil:%201"),
+        ("%250d%250aX-Evil:%201", "http://test/%0D%0AX-Evil:%201"),
+        ("@evil.example", "http://test/@evil.example"),
+        (".evil.example", "http://test/.evil.example"),
+        ("/%C3%A4%00", "http://test/%C3%A4%00"),
+    ] {
+        assert_eq!(ask(&format!("?to={to}")), (302, location.to_owned()), "{to}");
+    }
+    assert_eq!((ask(""), ask("?to=")), ((404, String::new()), (404, String::new())));
 }

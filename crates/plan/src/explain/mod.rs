@@ -183,9 +183,12 @@ impl Subject<'_> {
                 Outcome::Answer { status: local.status, why: "the route sends a fixed response".into() }
             }
             ActionPlan::Redirect(redirect) => {
-                let local = redirect.respond(head, facts);
-                let to = local.fields.first().map_or("", |(_, value)| value);
-                Outcome::Answer { status: local.status, why: format!("the route redirects to {to}") }
+                let local = redirect.respond(head, facts, scratch);
+                let why = match local.fields.first() {
+                    Some((_, to)) => format!("the route redirects to {to}"),
+                    None => "the expression of the redirect gives no target".to_owned(),
+                };
+                Outcome::Answer { status: local.status, why }
             }
             ActionPlan::Choice(choice) => match choice.choose(head, facts, scratch) {
                 None => refused(Fault::UnknownCluster),

@@ -64,6 +64,8 @@ pub(super) enum TextFact {
     PeerDns,
     PeerUri,
     PeerEmail,
+    PeerSerial,
+    PeerFingerprint,
     SenderId,
     Listener,
     Route,
@@ -141,8 +143,8 @@ const fn truth(name: &'static str, fact: TruthFact, since: Scope, doc: &'static 
     Attribute { name, since, doc, fact: Fact::Truth(fact) }
 }
 
-const fn time(name: &'static str, fact: TimeFact, doc: &'static str) -> Attribute {
-    Attribute { name, since: Scope::Log, doc, fact: Fact::Duration(fact) }
+const fn time(name: &'static str, fact: TimeFact, since: Scope, doc: &'static str) -> Attribute {
+    Attribute { name, since, doc, fact: Fact::Duration(fact) }
 }
 
 const fn ip(name: &'static str, fact: IpFact, doc: &'static str) -> Attribute {
@@ -275,14 +277,31 @@ pub const ATTRIBUTES: &[Attribute] = &[
         "connection.dns_san_peer_certificate",
         TextFact::PeerDns,
         Scope::Route,
-        "The first DNS name of that certificate.",
+        "The first DNS name of that certificate; `\"a.example\" in …` looks among all.",
     ),
-    text("connection.uri_san_peer_certificate", TextFact::PeerUri, Scope::Route, "The first URI of that certificate."),
+    text(
+        "connection.uri_san_peer_certificate",
+        TextFact::PeerUri,
+        Scope::Route,
+        "The first URI of that certificate; `in` looks among all.",
+    ),
     text(
         "connection.email_san_peer_certificate",
         TextFact::PeerEmail,
         Scope::Route,
-        "The first mail address of that certificate.",
+        "The first mail address of that certificate; `in` looks among all.",
+    ),
+    text(
+        "connection.serial_peer_certificate",
+        TextFact::PeerSerial,
+        Scope::Route,
+        "The serial number of that certificate in lower-case hexadecimal digits.",
+    ),
+    text(
+        "connection.sha256_peer_certificate_digest",
+        TextFact::PeerFingerprint,
+        Scope::Route,
+        "SHA-256 of that certificate in lower-case hexadecimal digits.",
     ),
     table(
         "jwt.claims",
@@ -327,11 +346,26 @@ pub const ATTRIBUTES: &[Attribute] = &[
     text("route.name", TextFact::Route, Scope::Log, "Name of the route."),
     number("request.received_bytes", NumberFact::ReceivedBytes, Scope::Log, "Body bytes that came from the client."),
     number("response.sent_bytes", NumberFact::SentBytes, Scope::Log, "Body bytes that went to the client."),
-    time("request.duration", TimeFact::Total, "Time of the whole exchange."),
-    time("timing.receive", TimeFact::Receive, "Time until the request head was whole."),
-    time("timing.queue", TimeFact::Queue, "Time in the queue."),
-    time("timing.connect", TimeFact::Connect, "Time until the endpoint was connected to; zero on a reused connection."),
-    time("timing.first_byte", TimeFact::FirstByte, "Time from the request until the head of the response."),
+    time(
+        "request.duration",
+        TimeFact::Total,
+        Scope::Response,
+        "Time of the whole exchange; of a filter, until its response came.",
+    ),
+    time("timing.receive", TimeFact::Receive, Scope::Log, "Time until the request head was whole."),
+    time("timing.queue", TimeFact::Queue, Scope::Response, "Time in the queue."),
+    time(
+        "timing.connect",
+        TimeFact::Connect,
+        Scope::Response,
+        "Time until the endpoint was connected to; zero on a reused connection.",
+    ),
+    time(
+        "timing.first_byte",
+        TimeFact::FirstByte,
+        Scope::Response,
+        "Time from the request until the head of the response.",
+    ),
 ];
 
 impl Attribute {

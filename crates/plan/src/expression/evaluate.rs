@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use memchr::memmem;
 
 use super::facts;
-use super::program::{Entry, Ip, Looked, MapKey, Needle, Number, Parts, Real, Text, Truth};
+use super::program::{Counted, CountedKey, Entry, Ip, Looked, MapKey, Needle, Number, Parts, Real, Text, Truth};
 use super::subject::Subject;
 use super::value::{Bytes, Failed, Scratch, part};
 use crate::hash;
@@ -41,6 +41,7 @@ impl<'a> Evaluation<'a, '_> {
                     self.truth(&parts.2)
                 }
             }
+            Truth::Otherwise(sides) => self.truth(&sides.0).or_else(|Failed| self.truth(&sides.1)),
             Truth::Same(sides) => Ok(self.truth(&sides.0)? == self.truth(&sides.1)?),
             Truth::Texts(order, sides) => self.texts(&sides.0, &sides.1, |one, other| order.holds(one, other)),
             Truth::Numbers(order, sides) => Ok(order.holds(&self.number(&sides.0)?, &self.number(&sides.1)?)),
@@ -53,7 +54,7 @@ impl<'a> Evaluation<'a, '_> {
             Truth::IsIp(text) => self.look(text, |text| parsed_ip(text).is_some()),
             Truth::HasEntry(entry) => Ok(facts::has(entry, &self.of)),
             Truth::InMap(looked) => Ok(self.mapped(looked)?.is_some()),
-            Truth::HasText(fact) => Ok(!self.is_empty(*fact)?),
+            Truth::HasText(fact) => Ok(facts::has_text(*fact, &self.of)),
             Truth::HasIp(fact) => Ok(facts::ip(*fact, &self.of).is_some()),
             _ => self.member(truth),
         }
@@ -81,7 +82,12 @@ impl<'a> Evaluation<'a, '_> {
             Truth::IpIn(sides) => Ok(sides.1.allows(self.ip(&sides.0)?)),
             Truth::ValueIn(sides) => {
                 let of = self.of;
-                self.look(&sides.0, |wanted| facts::holds(&sides.1, &of, wanted))
+                let holds = self.look(&sides.0, |wanted| facts::holds(&sides.1, &of, wanted))?;
+                if holds || facts::has(&sides.1, &of) { Ok(holds) } else { Err(Failed) }
+            }
+            Truth::NameIn(sides) => {
+                let names = facts::names(sides.1, &self.of).ok_or(Failed)?;
+                self.look(&sides.0, |wanted| names.iter().any(|name| name.as_bytes() == wanted))
             }
             Truth::PartIn(sides) => {
                 let wanted = self.text(&sides.0)?;
@@ -131,11 +137,6 @@ impl<'a> Evaluation<'a, '_> {
         Ok(test(self.scratch.get(one), self.scratch.get(other)))
     }
 
-    fn is_empty(&mut self, fact: super::attributes::TextFact) -> Result<bool, Failed> {
-        let text = facts::written(fact, &self.of, &mut self.scratch)?;
-        Ok(self.scratch.get(text).is_empty())
-    }
-
     fn find(&mut self, text: &'a Text, needle: &'a Needle) -> Result<Option<usize>, Failed> {
         let text = self.text(text)?;
         match needle {
@@ -150,7 +151,7 @@ impl<'a> Evaluation<'a, '_> {
     pub(super) fn text(&mut self, text: &'a Text) -> Result<Bytes<'a>, Failed> {
         match text {
             Text::Constant(bytes) => Ok(Bytes::Borrowed(bytes)),
-            Text::Fact(fact) => facts::written(*fact, &self.of, &mut self.scratch),
+            Text::Fact(fact) => facts::text(*fact, &self.of, &mut self.scratch),
             Text::Entry(entry) => self.entry(entry),
             Text::Choice(parts) => {
                 if self.truth(&parts.0)? {
@@ -159,6 +160,7 @@ impl<'a> Evaluation<'a, '_> {
                     self.text(&parts.2)
                 }
             }
+            Text::Otherwise(sides) => self.text(&sides.0).or_else(|Failed| self.text(&sides.1)),
             Text::Joined(parts) => self.joined_texts(parts),
             Text::Lower(inner) => self.cased(inner, u8::is_ascii_uppercase, <[u8]>::make_ascii_lowercase),
             Text::Upper(inner) => self.cased(inner, u8::is_ascii_lowercase, <[u8]>::make_ascii_uppercase),
@@ -206,8 +208,7 @@ impl<'a> Evaluation<'a, '_> {
     }
 
     fn entry(&mut self, entry: &'a Entry) -> Result<Bytes<'a>, Failed> {
-        let value = facts::entry(entry, &self.of, &mut self.scratch)?;
-        Ok(value.unwrap_or(Bytes::Borrowed(b"")))
+        facts::entry(entry, &self.of, &mut self.scratch)?.ok_or(Failed)
     }
 
     fn joined_texts(&mut self, parts: &'a [Text]) -> Result<Bytes<'a>, Failed> {
@@ -297,7 +298,8 @@ impl<'a> Evaluation<'a, '_> {
     }
 
     fn map_value(&mut self, looked: &'a Looked, otherwise: Option<&'a Text>) -> Result<Bytes<'a>, Failed> {
-        match (self.mapped(looked)?, otherwise) {
+        // A key without a value has no entry.
+        match (self.mapped(looked).unwrap_or(None), otherwise) {
             (Some(Hit::Configured(value)), _) => Ok(Bytes::Borrowed(value)),
             (Some(hit), _) => self.scratch.write(|out| out.extend_from_slice(hit.value())),
             (None, Some(otherwise)) => self.text(otherwise),
@@ -310,6 +312,7 @@ impl<'a> Evaluation<'a, '_> {
             Number::Constant(number) => Ok(*number),
             Number::Fact(fact) => Ok(facts::number(*fact, &self.of)),
             Number::Time(fact) => Ok(facts::time(*fact, &self.of)),
+            Number::Counted(counted) => self.counted(counted),
             Number::Choice(parts) => {
                 if self.truth(&parts.0)? {
                     self.number(&parts.1)
@@ -317,6 +320,7 @@ impl<'a> Evaluation<'a, '_> {
                     self.number(&parts.2)
                 }
             }
+            Number::Otherwise(sides) => self.number(&sides.0).or_else(|Failed| self.number(&sides.1)),
             Number::Plus(sides) => self.number(&sides.0)?.checked_add(self.number(&sides.1)?).ok_or(Failed),
             Number::Minus(sides) => self.number(&sides.0)?.checked_sub(self.number(&sides.1)?).ok_or(Failed),
             Number::Times(sides) => self.number(&sides.0)?.checked_mul(self.number(&sides.1)?).ok_or(Failed),
@@ -335,6 +339,20 @@ impl<'a> Evaluation<'a, '_> {
         }
     }
 
+    /// What a table has counted. A key without a value is the empty one, as where it is counted.
+    fn counted(&mut self, counted: &'a Counted) -> Result<i64, Failed> {
+        let (now, request) = self.of.now.zip(self.of.request).ok_or(Failed)?;
+        let read = |key: &[u8]| counted.table.get(key, counted.reading, now);
+        let count = match &counted.key {
+            CountedKey::Known(key) => key.with(request, self.of.facts.client, read),
+            CountedKey::Text(text) => {
+                let key = self.text(text).unwrap_or(Bytes::Borrowed(b""));
+                read(self.scratch.get(key))
+            }
+        };
+        Ok(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+
     pub(super) fn real(&mut self, real: &'a Real) -> Result<f64, Failed> {
         match real {
             Real::Constant(real) => Ok(*real),
@@ -345,6 +363,7 @@ impl<'a> Evaluation<'a, '_> {
                     self.real(&parts.2)
                 }
             }
+            Real::Otherwise(sides) => self.real(&sides.0).or_else(|Failed| self.real(&sides.1)),
             Real::Plus(sides) => Ok(self.real(&sides.0)? + self.real(&sides.1)?),
             Real::Minus(sides) => Ok(self.real(&sides.0)? - self.real(&sides.1)?),
             Real::Times(sides) => Ok(self.real(&sides.0)? * self.real(&sides.1)?),
@@ -365,6 +384,7 @@ impl<'a> Evaluation<'a, '_> {
                     self.ip(&parts.2)
                 }
             }
+            Ip::Otherwise(sides) => self.ip(&sides.0).or_else(|Failed| self.ip(&sides.1)),
             Ip::OfText(text) => self.look(text, parsed_ip)?.ok_or(Failed),
         }
     }

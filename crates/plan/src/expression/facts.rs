@@ -14,8 +14,8 @@ use super::subject::Subject;
 use super::value::{Bytes, Failed, Scratch};
 use crate::route::query;
 
-/// Returns the value of a text. `None`: it has none.
-pub(super) fn text<'a>(fact: TextFact, of: &Subject<'a>) -> Option<&'a [u8]> {
+/// Returns the value of a text that stands in one place. `None`: it has none, or is made of several parts.
+fn single_text<'a>(fact: TextFact, of: &Subject<'a>) -> Option<&'a [u8]> {
     let (request, facts, ended) = (of.request, of.facts, &of.ended);
     let name = |name: Option<&'a Name>| name.map(|name| name.as_str().as_bytes());
     let tls = |part: fn(&'a TlsFacts) -> Option<&'a str>| facts.tls.and_then(part).map(str::as_bytes);
@@ -23,17 +23,17 @@ pub(super) fn text<'a>(fact: TextFact, of: &Subject<'a>) -> Option<&'a [u8]> {
         let names = facts.tls.and_then(|tls| tls.client_names.as_deref());
         names.and_then(part).map(String::as_bytes)
     };
-    let value = match fact {
+    match fact {
         TextFact::Method => request.map(RequestHead::method_bytes),
         TextFact::ReceivedMethod => request.map(RequestHead::received_method_bytes),
         TextFact::Path => request.map(RequestHead::path),
         TextFact::ReceivedPath => request.map(RequestHead::received_path),
-        TextFact::QueryString => request.and_then(RequestHead::query),
+        TextFact::QueryString => request.map(|head| head.query().unwrap_or_default()),
         TextFact::Host => request.map(RequestHead::host),
         TextFact::Authority => request.map(RequestHead::received_authority),
         TextFact::Scheme => Some(facts.scheme.as_str().as_bytes()),
         TextFact::Protocol => request.map(|head| head.version.as_str().as_bytes()),
-        TextFact::Id => Some(facts.request_id.as_bytes()),
+        TextFact::Id => Some(facts.request_id.as_bytes()).filter(|id| !id.is_empty()),
         TextFact::User => of.user(),
         TextFact::ServerName => tls(|tls| tls.server_name.as_deref()),
         TextFact::TlsVersion => tls(|tls| Some(tls.version)),
@@ -45,6 +45,8 @@ pub(super) fn text<'a>(fact: TextFact, of: &Subject<'a>) -> Option<&'a [u8]> {
         TextFact::PeerDns => names(|names| names.dns.first()),
         TextFact::PeerUri => names(|names| names.uris.first()),
         TextFact::PeerEmail => names(|names| names.emails.first()),
+        TextFact::PeerSerial => names(|names| names.serial.as_ref()),
+        TextFact::PeerFingerprint => names(|names| names.fingerprint.as_ref()),
         TextFact::SenderId => facts.sender.and_then(|sender| sender.unique_id.as_deref()),
         TextFact::Listener => Some(facts.listener.as_str().as_bytes()),
         TextFact::Route => name(ended.route),
@@ -54,17 +56,37 @@ pub(super) fn text<'a>(fact: TextFact, of: &Subject<'a>) -> Option<&'a [u8]> {
         TextFact::Session => ended.session.map(SessionPick::as_str).map(str::as_bytes),
         TextFact::Fault => ended.fault.map(|fault| fault.consequence().label.as_bytes()),
         TextFact::Flag => ended.fault.map(|fault| fault.consequence().flag.as_bytes()),
-        // These are written, see `written`.
+        // These are written, see `text`.
         TextFact::Uri | TextFact::EndpointAddress => None,
-    };
-    value.filter(|value| !value.is_empty())
+    }
 }
 
-/// Returns the value of a text that is made of several parts.
-pub(super) fn written<'a>(fact: TextFact, of: &Subject<'a>, scratch: &mut Scratch<'_>) -> Result<Bytes<'a>, Failed> {
+/// Returns all names of the client's certificate of one kind. `None`: there is no certificate.
+pub(super) fn names<'a>(fact: TextFact, of: &Subject<'a>) -> Option<&'a [String]> {
+    let names = of.facts.tls?.client_names.as_deref()?;
+    match fact {
+        TextFact::PeerDns => Some(&names.dns),
+        TextFact::PeerUri => Some(&names.uris),
+        TextFact::PeerEmail => Some(&names.emails),
+        _ => None,
+    }
+}
+
+/// Returns whether a text has a value. A query that is missing is told from an empty one.
+pub(super) fn has_text(fact: TextFact, of: &Subject<'_>) -> bool {
+    match fact {
+        TextFact::Uri => of.request.is_some(),
+        TextFact::QueryString => of.request.is_some_and(|head| head.query().is_some()),
+        TextFact::EndpointAddress => of.ended.endpoint.is_some(),
+        _ => single_text(fact, of).is_some(),
+    }
+}
+
+/// Returns the value of a text.
+pub(super) fn text<'a>(fact: TextFact, of: &Subject<'a>, scratch: &mut Scratch<'_>) -> Result<Bytes<'a>, Failed> {
     match fact {
         TextFact::Uri => {
-            let Some(request) = of.request else { return Ok(Bytes::Borrowed(b"")) };
+            let request = of.request.ok_or(Failed)?;
             let Some(query) = request.query() else { return Ok(Bytes::Borrowed(request.path())) };
             scratch.write(|out| {
                 out.extend_from_slice(request.path());
@@ -74,9 +96,9 @@ pub(super) fn written<'a>(fact: TextFact, of: &Subject<'a>, scratch: &mut Scratc
         }
         TextFact::EndpointAddress => match of.ended.endpoint {
             Some((_, address)) => scratch.write(|out| write_address(address, out)),
-            None => Ok(Bytes::Borrowed(b"")),
+            None => Err(Failed),
         },
-        _ => Ok(Bytes::Borrowed(text(fact, of).unwrap_or_default())),
+        _ => single_text(fact, of).map(Bytes::Borrowed).ok_or(Failed),
     }
 }
 

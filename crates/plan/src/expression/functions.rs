@@ -18,6 +18,11 @@ const fn function(name: &'static str, forms: &'static [&'static str], doc: &'sta
 /// Every function there is, in the order of the reference page.
 pub const FUNCTIONS: &[Function] = &[
     function("has", &["has(fact)"], "Whether a fact or an entry has a value: `has(request.headers[\"x-a\"])`."),
+    function(
+        "orValue",
+        &["value.orValue(value)"],
+        "A value, or another of the same type if there is none: `request.headers[\"x-a\"].orValue(\"\")`.",
+    ),
     function("startsWith", &["string.startsWith(string)"], "Whether a string begins with another one."),
     function("endsWith", &["string.endsWith(string)"], "Whether a string ends with another one."),
     function("contains", &["string.contains(string)"], "Whether a string contains another one."),

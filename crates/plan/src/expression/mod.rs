@@ -25,8 +25,8 @@
 //! operations on values of known types; `evaluate` carries that out. What is wrong is found when the configuration is loaded, and
 //! points at the character.
 //!
-//! What can go wrong with a request (a text that is no number, a division by zero) leaves the expression without a value: a condition is
-//! then false, and a value is an empty text. A fact that a request lacks is an empty text too.
+//! A fact that a request lacks, a text that is no number and a division by zero have no value, and neither has what is computed of them, as
+//! in CEL; `&&`, `||`, `? :` and `orValue` may do without. A condition without a value is false, and a value is an empty text.
 
 mod attributes;
 mod check;
@@ -34,11 +34,13 @@ mod evaluate;
 mod facts;
 mod functions;
 mod lexer;
+mod names;
 mod parser;
 mod program;
 mod settings;
 mod subject;
 mod syntax;
+mod target;
 #[cfg(test)]
 mod tests;
 mod trouble;
@@ -51,22 +53,38 @@ use model::{Issue, RequestHead, ResponseHead};
 
 pub use attributes::{ATTRIBUTES, Attribute};
 pub use functions::{FUNCTIONS, Function};
+pub(crate) use names::{Names, Tables};
 pub use settings::{ConditionText, ValueText};
 pub use subject::{Ended, Scope, Subject};
+pub(crate) use target::Target;
 
 use crate::filter::{ResponseView, Turn};
 use crate::map::{MapPlan, Maps};
+use crate::table::Table;
 use check::Checker;
 use evaluate::Evaluation;
 use program::{Text, Truth};
 use value::Scratch;
+
+/// The maps and tables that an expression uses.
+#[derive(Default)]
+pub(crate) struct Used {
+    pub maps: Box<[Arc<MapPlan>]>,
+    pub tables: Box<[Arc<Table>]>,
+}
+
+impl Used {
+    fn of(checker: Checker<'_>) -> Self {
+        Self { maps: checker.used.into(), tables: checker.used_tables.into() }
+    }
+}
 
 /// An expression that is true or false.
 pub struct Condition {
     source: Box<str>,
     truth: Truth,
     needs: Scope,
-    maps: Box<[Arc<MapPlan>]>,
+    used: Used,
 }
 
 impl Condition {
@@ -78,14 +96,14 @@ impl Condition {
         Self::compile_with(text, scope, Maps::Known(&[]))
     }
 
-    /// Compiles one that may use these maps.
+    /// Compiles one that may use these maps and tables.
     ///
     /// # Errors
     /// As [`Self::compile`].
-    pub(crate) fn compile_with(text: &str, scope: Scope, maps: Maps<'_>) -> Result<Self, Issue> {
-        let mut checker = Checker::new(scope, maps);
+    pub(crate) fn compile_with<'n>(text: &str, scope: Scope, names: impl Into<Names<'n>>) -> Result<Self, Issue> {
+        let mut checker = Checker::new(scope, names.into());
         let truth = parser::parse(text).and_then(|term| checker.truth(&term)).map_err(trouble::Trouble::into_issue)?;
-        Ok(Self { source: text.into(), truth, needs: checker.needs, maps: checker.used.into() })
+        Ok(Self { source: text.into(), truth, needs: checker.needs, used: Used::of(checker) })
     }
 
     /// Returns from when on all is known that it asks for.
@@ -93,9 +111,9 @@ impl Condition {
         self.needs
     }
 
-    /// Returns the maps that it uses.
-    pub(crate) fn maps(&self) -> &[Arc<MapPlan>] {
-        &self.maps
+    /// Returns the maps and tables that it uses.
+    pub(crate) fn used(&self) -> &Used {
+        &self.used
     }
 
     /// Returns whether it holds. `scratch` may be written beyond what it holds, which stays.
@@ -106,13 +124,13 @@ impl Condition {
 
     /// Returns whether it holds for a request, in a step of a filter.
     pub fn is_true_of_request(&self, head: &RequestHead, turn: &mut Turn<'_>) -> bool {
-        let of = Subject::of_request(head, turn.facts).with_notes(turn.notes);
+        let of = Subject::of_request(head, turn.facts).with_notes(turn.notes).at(turn.now);
         self.is_true(of, turn.scratch)
     }
 
     /// Returns whether it holds for a response, in a step of a filter.
     pub fn is_true_of_response(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> bool {
-        let of = Subject::of_response(head, view, turn.facts).with_notes(turn.notes);
+        let of = Subject::of_response(head, view, turn.facts).with_notes(turn.notes).at(turn.now);
         self.is_true(of, turn.scratch)
     }
 }
@@ -128,7 +146,7 @@ pub struct Value {
     source: Box<str>,
     text: Text,
     needs: Scope,
-    maps: Box<[Arc<MapPlan>]>,
+    used: Used,
 }
 
 impl Value {
@@ -140,15 +158,15 @@ impl Value {
         Self::compile_with(text, scope, Maps::Known(&[]))
     }
 
-    /// Compiles one that may use these maps.
+    /// Compiles one that may use these maps and tables.
     ///
     /// # Errors
     /// As [`Self::compile`].
-    pub(crate) fn compile_with(text: &str, scope: Scope, maps: Maps<'_>) -> Result<Self, Issue> {
-        let mut checker = Checker::new(scope, maps);
+    pub(crate) fn compile_with<'n>(text: &str, scope: Scope, names: impl Into<Names<'n>>) -> Result<Self, Issue> {
+        let mut checker = Checker::new(scope, names.into());
         let parsed = parser::parse(text).and_then(|term| checker.written(&term));
         let text_of = parsed.map_err(trouble::Trouble::into_issue)?;
-        Ok(Self { source: text.into(), text: text_of, needs: checker.needs, maps: checker.used.into() })
+        Ok(Self { source: text.into(), text: text_of, needs: checker.needs, used: Used::of(checker) })
     }
 
     /// Returns from when on all is known that it asks for.
@@ -156,9 +174,9 @@ impl Value {
         self.needs
     }
 
-    /// Returns the maps that it uses.
-    pub(crate) fn maps(&self) -> &[Arc<MapPlan>] {
-        &self.maps
+    /// Returns the maps and tables that it uses.
+    pub(crate) fn used(&self) -> &Used {
+        &self.used
     }
 
     /// Calls with the value; with an empty text if there is none. The value may hold any bytes. `scratch` as in [`Condition::is_true`].
@@ -178,7 +196,7 @@ impl Value {
         turn: &mut Turn<'_>,
         call: impl FnOnce(&[u8], &mut Turn<'_>) -> R,
     ) -> R {
-        self.fill(Subject::of_request(head, turn.facts).with_notes(turn.notes), turn.scratch);
+        self.fill(Subject::of_request(head, turn.facts).with_notes(turn.notes).at(turn.now), turn.scratch);
         let value = std::mem::take(turn.scratch);
         let result = call(&value, turn);
         *turn.scratch = value;

@@ -229,6 +229,8 @@ impl Parser {
     fn members(&mut self, mut term: Term) -> Result<Term, Trouble> {
         loop {
             if self.take(".") {
+                // CEL's optional values: they end in `orValue` here too.
+                self.take("?");
                 let at = self.span();
                 let TokenKind::Name(name) = self.peek().kind.clone() else { return Err(self.unexpected("a name")) };
                 self.at += 1;
@@ -242,6 +244,7 @@ impl Parser {
                     term = self.term(span, Kind::Member(Box::new(term), name, at))?;
                 }
             } else if self.take("[") {
+                self.take("?");
                 let index = self.inner(Self::choice)?;
                 let end = self.expect("]")?;
                 let span = term.span.to(end);
@@ -292,7 +295,7 @@ impl Parser {
             "true" | "false" => return self.literal(span, Kind::Bool(name == "true")),
             "in" => return Err(self.unexpected("a value")),
             "null" => {
-                let trouble = Trouble::new(span, "there is no `null`: a fact without a value is an empty text");
+                let trouble = Trouble::new(span, "there is no `null`: what is missing has no value");
                 return Err(trouble.suggest("write `has(…)` to ask whether there is a value"));
             }
             _ => {}

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use memchr::memmem::Finder;
 use model::proxy_protocol::TlvName;
+use model::table::Reading;
 use model::{Cidr, FieldName};
 use regex::bytes::Regex;
 
 use super::attributes::{IpFact, NumberFact, TextFact, TimeFact, TruthFact};
 use crate::addresses::AddressTable;
+use crate::limit::Key;
 use crate::map::MapPlan;
+use crate::table::Table;
 
 /// True or false.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub(super) enum Truth {
     All(Box<[Truth]>),
     Any(Box<[Truth]>),
     Choice(Box<(Truth, Truth, Truth)>),
+    /// A value, or another one if there is none.
+    Otherwise(Box<(Truth, Truth)>),
     Same(Box<(Truth, Truth)>),
     /// Texts: equal, or by order.
     Texts(Order, Box<(Text, Text)>),
@@ -38,6 +43,8 @@ pub(super) enum Truth {
     IpIn(Box<(Ip, AddressTable)>),
     /// One of the values of an entry.
     ValueIn(Box<(Text, Entry)>),
+    /// One of the names of the client's certificate of this kind.
+    NameIn(Box<(Text, TextFact)>),
     /// One of the parts of a text.
     PartIn(Box<(Text, Parts)>),
     HasEntry(Box<Entry>),
@@ -87,6 +94,8 @@ pub(super) enum Text {
     Fact(TextFact),
     Entry(Box<Entry>),
     Choice(Box<(Truth, Text, Text)>),
+    /// A value, or another one if there is none.
+    Otherwise(Box<(Text, Text)>),
     Joined(Box<[Text]>),
     Lower(Box<Text>),
     Upper(Box<Text>),
@@ -128,7 +137,11 @@ pub(super) enum Number {
     Constant(i64),
     Fact(NumberFact),
     Time(TimeFact),
+    /// What a table has counted.
+    Counted(Box<Counted>),
     Choice(Box<(Truth, Number, Number)>),
+    /// A value, or another one if there is none.
+    Otherwise(Box<(Number, Number)>),
     Plus(Box<(Number, Number)>),
     Minus(Box<(Number, Number)>),
     Times(Box<(Number, Number)>),
@@ -148,6 +161,8 @@ pub(super) enum Number {
 pub(super) enum Real {
     Constant(f64),
     Choice(Box<(Truth, Real, Real)>),
+    /// A value, or another one if there is none.
+    Otherwise(Box<(Real, Real)>),
     Plus(Box<(Real, Real)>),
     Minus(Box<(Real, Real)>),
     Times(Box<(Real, Real)>),
@@ -162,6 +177,8 @@ pub(super) enum Ip {
     Constant(std::net::IpAddr),
     Fact(IpFact),
     Choice(Box<(Truth, Ip, Ip)>),
+    /// A value, or another one if there is none.
+    Otherwise(Box<(Ip, Ip)>),
     OfText(Box<Text>),
 }
 
@@ -188,6 +205,26 @@ pub(super) struct Looked {
 pub(super) enum MapKey {
     Text(Text),
     Ip(Ip),
+}
+
+/// A reading of the entry of a request in a table.
+pub(super) struct Counted {
+    pub table: Arc<Table>,
+    pub reading: Reading,
+    pub key: CountedKey,
+}
+
+/// The key of a request in a table.
+#[derive(Debug)]
+pub(super) enum CountedKey {
+    Known(Key),
+    Text(Text),
+}
+
+impl std::fmt::Debug for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Counted({}, {}, {:?})", self.table.name(), self.reading, self.key)
+    }
 }
 
 /// Returns the table of addresses in these networks.

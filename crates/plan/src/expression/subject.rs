@@ -1,11 +1,12 @@
 //! What an expression is asked about: a request, perhaps its response, and at last how all of it went.
 
-use std::time::Duration;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use model::persistence::SessionPick;
 use model::{Address, Facts, Fault, Name, PickReason, RequestHead, ResponseHead};
 
-use crate::filter::{Notes, ResponseSource, ResponseView};
+use crate::filter::{Elapsed, Notes, ResponseSource, ResponseView};
 
 /// From when on something is known of an exchange. What is known at one point is known at all later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,19 +72,28 @@ pub struct Subject<'a> {
     pub(super) notes: Option<&'a Notes>,
     pub(super) response: Option<&'a ResponseHead>,
     pub(super) is_local: bool,
+    /// When it is asked; `None`: no table is read.
+    pub(super) now: Option<Instant>,
     pub(super) ended: Ended<'a>,
 }
 
 impl<'a> Subject<'a> {
     /// Returns a request before a route is chosen for it.
     pub fn of_request(request: &'a RequestHead, facts: &'a Facts<'a>) -> Self {
-        Self { request: Some(request), facts, notes: None, response: None, is_local: false, ended: Ended::default() }
+        let ended = Ended::default();
+        Self { request: Some(request), facts, notes: None, response: None, is_local: false, now: None, ended }
     }
 
     /// Returns the same with what filters have noted.
     #[must_use]
     pub fn with_notes(self, notes: &'a Notes) -> Self {
         Self { notes: Some(notes), ..self }
+    }
+
+    /// Returns the same at a time, so that tables can be read.
+    #[must_use]
+    pub fn at(self, now: Instant) -> Self {
+        Self { now: Some(now), ..self }
     }
 
     /// Returns a response on its way to the client, with the request that it is for.
@@ -94,6 +104,8 @@ impl<'a> Subject<'a> {
             ResponseSource::Endpoint => None,
         };
         let ended = Ended { status: response.status, cluster: view.cluster, fault, ..Ended::default() };
+        let Elapsed { queue, connect, first_byte, total } = view.elapsed;
+        let ended = Ended { times: [Duration::ZERO, queue, connect, first_byte, total], ..ended };
         let ended = Ended { endpoint: view.endpoint.map(|name| (name, &NO_ADDRESS)), ..ended };
         Self { response: Some(response), is_local, ended, ..Self::of_request(view.request, facts) }
     }
@@ -105,7 +117,17 @@ impl<'a> Subject<'a> {
         ended: Ended<'a>,
     ) -> Self {
         let is_local = ended.endpoint.is_none() || ended.fault.is_some();
-        Self { request, facts, notes: None, response, is_local, ended }
+        Self { request, facts, notes: None, response, is_local, now: None, ended }
+    }
+
+    /// Returns the request, if its head could be parsed.
+    pub(crate) fn request(&self) -> Option<&'a RequestHead> {
+        self.request
+    }
+
+    /// Returns the address of the client.
+    pub(crate) fn client(&self) -> IpAddr {
+        self.facts.client
     }
 
     /// Returns the user that a filter has verified.

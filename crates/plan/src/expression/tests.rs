@@ -121,7 +121,7 @@ fn facts_have_their_values() {
         ("connection.tls_version", "TLSv1.3"),
         ("connection.subject_peer_certificate", "CN=ann"),
         ("connection.common_name_peer_certificate", "ann"),
-        ("connection.dns_san_peer_certificate + connection.uri_san_peer_certificate", "a.example"),
+        ("connection.dns_san_peer_certificate + connection.uri_san_peer_certificate", ""),
         ("connection.alpn", "h2"),
         ("connection.sender_id", ""),
         ("connection.sender_address", ""),
@@ -197,9 +197,13 @@ fn conditions_hold_or_not() {
         "\"write\" in jwt.claims.scope && \"42\" in jwt.claims.age && \"5\" in jwt.claims.roles",
         "has(jwt.claims.org) && !has(jwt.claims.none)",
         "\"v1\" in request.path.split(\"/\")",
-        "request.headers[\"x-b\"] != \"1\"",
+        "request.headers[\"x-b\"].orValue(\"\") != \"1\"",
+        "request.headers[?\"x-b\"].orValue(\"\") == \"\" && connection.?sender_id.orValue(\"-\") == \"-\"",
+        "int(request.method).orValue(7) == 7 && (1 / 0).orValue(2) == 2 && double(\"x\").orValue(0.5) < 1",
+        "(int(request.method) > 1).orValue(true) && connection.sender_address.orValue(\"10.0.0.1\") in [\"10.0.0.0/8\"]",
+        "request.headers[\"x-empty\"] == \"\" && request.headers[\"x-a\"].orValue(\"-\") != \"-\"",
         "request.size in [1048577, 2] && 5 in [1 + 4]",
-        "request.method in [request.headers[\"x-b\"], \"G\" + \"ET\"]",
+        "request.method in [request.headers[\"x-b\"], \"G\" + \"ET\"] && \"x\" + request.method == \"xGET\"",
         "request.size >= 1048577.0 && 1 < 1.5",
         "connection.tls == true && connection.mtls != false",
         "duration(\"1s\") < duration(\"1001ms\")",
@@ -222,6 +226,39 @@ fn what_has_no_value_is_false_unless_another_side_decides() {
     assert!(!holds(&format!("{none} ? true : true")));
     assert!(!holds("connection.sender_address in [\"0.0.0.0/0\"]"));
     assert!(!holds("!(connection.sender_address in [\"0.0.0.0/0\"])"));
+}
+
+#[test]
+fn what_is_missing_makes_a_comparison_false_and_so_its_negation() {
+    for missing in [
+        "request.headers[\"x-b\"] == \"1\"",
+        "request.headers[\"x-b\"] != \"1\"",
+        "request.headers[\"x-b\"] == \"\"",
+        "request.headers[\"x-b\"].startsWith(\"\")",
+        "\"a\" + request.headers[\"x-b\"] != \"a\"",
+        "request.headers[\"x-b\"].size() >= 0",
+        "request.headers[\"x-b\"] in [\"1\", \"\"]",
+        "\"1\" in request.headers[\"x-b\"]",
+        "\"a\" in request.cookies.none",
+        "request.query.none == request.query.none",
+        "request.cookies.none < \"a\"",
+        "jwt.claims.none != \"a\"",
+        "\"a\" in jwt.claims.none",
+        "connection.sender_id == \"\"",
+        "connection.uri_san_peer_certificate.contains(\"a\")",
+        "(request.headers[\"x-b\"] == \"1\" ? true : true)",
+    ] {
+        assert!(!holds(missing), "{missing}");
+        assert!(!holds(&format!("!({missing})")), "!({missing})");
+        assert!(holds(&format!("{missing} || true")) && holds(&format!("true || {missing}")), "{missing}");
+        assert!(!holds(&format!("{missing} || false")) && !holds(&format!("!({missing} || false)")), "{missing}");
+        assert!(!holds(&format!("{missing} && true")) && !holds(&format!("!({missing} && true)")), "{missing}");
+        assert!(holds(&format!("!({missing} && false)")) && holds(&format!("!(false && {missing})")), "{missing}");
+        assert!(holds(&format!("({missing}).orValue(true)")), "{missing}");
+    }
+    // What every request has is never missing, but may be empty.
+    assert!(holds("request.query_string != \"\" && has(request.query_string)"));
+    assert!(holds("!has(connection.sender_id) && !has(request.headers[\"x-b\"]) && !(\"x-b\" in request.headers)"));
 }
 
 /// Texts that are wrong, with message, a part of the suggestion, and what is marked. An empty message is any.
@@ -254,15 +291,16 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("request.method == ", "the expression ends where a value must follow", "", ""),
     ("(true", "the expression ends where `)` must follow", "", ""),
     ("", "the expression ends where a value must follow", "", ""),
-    ("null == null", "there is no `null`: a fact without a value is an empty text", "has(…)", "null"),
+    ("null == null", "there is no `null`: what is missing has no value", "has(…)", "null"),
+    ("request.size.orValue(\"a\") == 1", "the value is int, the other one string", "same type", "\"a\""),
     ("[1] == [1]", "a list stands only to the right of `in`", "in [", "[1]"),
     ("\"a\" in request.path", "`in` does not look into a string", "contains", "request.path"),
     ("true ? 1 : \"a\"", "one side of `:` is int, the other string", "string(…)", "1 : \"a\""),
     (
-        "request.duration > 5",
-        "`request.duration` has no value yet: it is known only once the exchange is over",
+        "timing.receive > 5",
+        "`timing.receive` has no value yet: it is known only once the exchange is over",
         "",
-        "request.duration",
+        "timing.receive",
     ),
     (
         "response.code == 200",
@@ -299,7 +337,7 @@ fn a_fact_is_known_from_its_moment_on() {
     assert!(Condition::compile("has(request.user)", Scope::Route).is_err());
     assert_eq!(Condition::compile("has(request.user)", Scope::Response).unwrap().needs(), Scope::Request);
     assert_eq!(Condition::compile("response.code >= 500", Scope::Log).unwrap().needs(), Scope::Response);
-    assert_eq!(Condition::compile("request.duration > duration(\"1s\")", Scope::Log).unwrap().needs(), Scope::Log);
+    assert_eq!(Condition::compile("timing.receive > duration(\"1s\")", Scope::Log).unwrap().needs(), Scope::Log);
 }
 
 #[test]
@@ -568,6 +606,8 @@ fn maps_give_values_and_are_asked_for_entries() {
         ("maps[\"paths\"][request.path]", "api"),
         ("map(\"networks\", source.address) + \"!\"", "office!"),
         ("map(\"networks\", request.headers[\"x-real-ip\"])", ""),
+        ("map(\"tiers\", request.headers[\"x-b\"]) + map(\"tiers\", request.headers[\"x-b\"], \"-\")", "none-"),
+        ("request.headers[\"x-b\"] in maps.tiers", ""),
         ("request.path in maps.paths", "true"),
         ("request.host in maps.tiers", "false"),
         ("source.address in maps.networks && has(maps.paths[request.path])", "true"),

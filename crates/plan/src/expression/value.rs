@@ -2,7 +2,7 @@
 
 use crate::route::query;
 
-/// An expression has no value: a number out of range, a text that is no number, an index that is out of bounds.
+/// An expression has no value: a fact that is missing, a number out of range, a text that is no number, an index that is out of bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failed;
 

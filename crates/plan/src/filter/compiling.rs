@@ -8,7 +8,7 @@ use model::{Issue, Name};
 
 use super::events::{Counted, EventCounter};
 use super::need::CalledCluster;
-use crate::expression::{Condition, Scope, Value};
+use crate::expression::{Condition, Names, Scope, Tables, Used, Value};
 use crate::map::{MapPlan, Maps};
 use crate::table::Table;
 
@@ -153,8 +153,8 @@ impl<'a> Compiling<'a> {
     /// # Errors
     /// What is wrong with it, and at which character; the path is empty.
     pub fn condition(&mut self, text: &str, scope: Scope) -> Result<Condition, Issue> {
-        let compiled = Condition::compile_with(text, scope, self.maps.0)?;
-        self.maps.1.extend_from_slice(compiled.maps());
+        let compiled = Condition::compile_with(text, scope, self.names())?;
+        self.keep_used(compiled.used());
         Ok(compiled)
     }
 
@@ -163,9 +163,19 @@ impl<'a> Compiling<'a> {
     /// # Errors
     /// What is wrong with it, and at which character; the path is empty.
     pub fn value(&mut self, text: &str, scope: Scope) -> Result<Value, Issue> {
-        let compiled = Value::compile_with(text, scope, self.maps.0)?;
-        self.maps.1.extend_from_slice(compiled.maps());
+        let compiled = Value::compile_with(text, scope, self.names())?;
+        self.keep_used(compiled.used());
         Ok(compiled)
+    }
+
+    /// What expressions may name.
+    fn names(&self) -> Names<'a> {
+        Names { maps: self.maps.0, tables: self.tables.map_or(Tables::Unknown, Tables::Known) }
+    }
+
+    fn keep_used(&mut self, used: &Used) {
+        self.maps.1.extend_from_slice(&used.maps);
+        self.used.extend_from_slice(&used.tables);
     }
 
     /// What the chain has beside its steps.

@@ -1,6 +1,7 @@
 //! Fields that filters decide, so that they must not come as trailers either.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use model::fields::reads_as;
 use model::{Facts, FieldName, ResponseHead};
@@ -57,11 +58,10 @@ impl GuardedResponse {
     pub fn fields(
         &self,
         of: (&ResponseHead, &ResponseView<'_>),
-        (facts, notes): (&Facts<'_>, &Notes),
+        (facts, notes, now): (&Facts<'_>, &Notes, Instant),
         scratch: &mut Vec<u8>,
     ) -> &[Guarded] {
-        // What tables have counted was noted with the request.
-        let asked = Asked { head: of.1.request, caller: facts.caller(), now: None };
+        let asked = Asked { head: of.1.request, caller: facts.caller(), now: Some(now) };
         let holds = self.when.as_ref().is_none_or(|when| when.holds(asked, (notes, Some(of)), scratch));
         if holds { &self.fields } else { &[] }
     }

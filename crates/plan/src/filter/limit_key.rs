@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
 use super::{Compiling, Turn};
-use crate::expression::{self, Scope, ValueText};
+use crate::expression::{self, Scope, Subject, ValueText};
 use crate::limit::{Key, Network};
 
 /// What is counted, as it is written.
@@ -154,7 +154,7 @@ impl RequestKeySetting {
 }
 
 /// What a limit on requests counts by. Equal keys are shown alike.
-pub(super) enum RequestKey {
+pub(crate) enum RequestKey {
     Known(Key),
     Expression(expression::Value),
 }
@@ -170,6 +170,15 @@ impl RequestKey {
         match self {
             Self::Known(key) => key.with(head, turn.facts.client, |key| call(key, turn)),
             Self::Expression(value) => value.with_request(head, turn, call),
+        }
+    }
+
+    /// Calls with the same bytes for a subject; with none if there is no request.
+    pub(super) fn with_subject<T>(&self, of: Subject<'_>, scratch: &mut Vec<u8>, call: impl FnOnce(&[u8]) -> T) -> T {
+        match (self, of.request()) {
+            (Self::Known(key), Some(head)) => key.with(head, of.client(), call),
+            (Self::Known(_), None) => call(b""),
+            (Self::Expression(value), _) => value.with(of, scratch, call),
         }
     }
 }

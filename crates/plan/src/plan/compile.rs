@@ -17,7 +17,7 @@ use crate::by_name::ByName;
 use crate::cluster::ClusterPlan;
 use crate::cluster::own_tlvs::OwnTlvs;
 use crate::cluster::subset::{self, SubsetPlan};
-use crate::expression::{Condition, Scope};
+use crate::expression::{Condition, Scope, Value};
 use crate::filter::variables::Stage;
 use crate::filter::{Chain, Template};
 use crate::health::expectation;
@@ -40,6 +40,7 @@ use crate::table::Table;
 pub fn compile(snapshot: Arc<Snapshot>, previous: Option<&Plan>, generation: u64) -> Result<Plan, Vec<Issue>> {
     let mut compiler = Compiler::new(&snapshot, previous);
     compiler.compile_maps();
+    compiler.check_table_keys();
     let routes = compiler.routes();
     let listeners = compiler.listeners(&routes);
     let log_conditions = compiler.log_conditions();
@@ -104,6 +105,15 @@ impl<'a> Compiler<'a> {
         }
     }
 
+    /// Reports what is wrong with keys of tables that are expressions. They are compiled where they are used.
+    fn check_table_keys(&mut self) {
+        for table in &self.snapshot.tables {
+            let model::table::TableKey::Expression(text) = &table.key else { continue };
+            let compiled = Value::compile_with(text, Scope::Request, self.maps()).map(drop);
+            self.take(compiled.map_err(|issue| vec![issue]), || format!("tables/{}/key/expression", table.name));
+        }
+    }
+
     fn cluster(&mut self, name: &Name, path: impl FnOnce() -> String) -> Option<Arc<ClusterPlan>> {
         let place = self.by_name.place(name);
         if place.is_none() {
@@ -159,6 +169,7 @@ impl<'a> Compiler<'a> {
                     && Arc::ptr_eq(&old.chain, &chain)
                     && are_same(old.action.clusters(), action.clusters())
                     && are_same(&old.called, &called)
+                    && self.maps().have(old.action.maps())
                     && Arc::ptr_eq(&old.conditions, &conditions) =>
             {
                 Some(old.clone())
@@ -216,7 +227,7 @@ impl<'a> Compiler<'a> {
             Action::Weighted(shares) => self.weighted(index, shares).map(ActionPlan::Weighted),
             Action::Choice(choice) => self.choice(index, choice).map(ActionPlan::Choice),
             Action::Redirect(redirect) => self
-                .take(RedirectPlan::compile(redirect), || format!("routes/{index}/redirect"))
+                .take(RedirectPlan::compile(redirect, self.maps()), || format!("routes/{index}/redirect"))
                 .map(ActionPlan::Redirect),
             Action::Respond(response) => {
                 let checked = check_response(response).map(|()| response.clone());

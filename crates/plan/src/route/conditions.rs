@@ -143,7 +143,7 @@ impl Conditions {
 
     /// Returns the maps that its expression uses.
     pub(crate) fn maps(&self) -> &[Arc<MapPlan>] {
-        self.expression.as_ref().map_or(&[], Condition::maps)
+        self.expression.as_ref().map_or(&[], |condition| &condition.used().maps)
     }
 
     /// Returns whether there is an expression, for which all facts are needed.

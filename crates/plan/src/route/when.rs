@@ -1,6 +1,5 @@
 //! When a filter applies: the conditions of routes, joined by `not`, `any` and `all`, the status of the response, and expressions.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use model::facts::Caller;
@@ -12,9 +11,8 @@ use model::{Issue, RequestHead, ResponseHead};
 use super::conditions::Conditions;
 use super::hosts::{HostMap, normalise};
 use crate::expression::{Condition, Scope, Subject};
-use crate::filter::tables::table;
+use crate::filter::tables::KeyedTable;
 use crate::filter::{Compiling, Note, Notes, ResponseView};
-use crate::table::Table;
 
 /// The number of what is asked once only.
 const NONE: usize = usize::MAX;
@@ -40,7 +38,7 @@ pub(crate) struct WhenPlan {
 
 /// A condition on the entry of a request in a table, compiled.
 struct TestPlan {
-    table: Arc<Table>,
+    keyed: KeyedTable,
     above: Box<[(Reading, u64)]>,
 }
 
@@ -52,6 +50,22 @@ pub(crate) struct Asked<'a> {
     /// `None`: it is not known, and no table is looked at.
     pub now: Option<Instant>,
 }
+
+impl<'a> Asked<'a> {
+    /// Returns what expressions are asked about. `None`: the facts are not known.
+    fn subject(self, notes: &'a Notes) -> Option<Subject<'a>> {
+        let facts = self.caller.facts?;
+        Some(self.timed(Subject::of_request(self.head, facts).with_notes(notes)))
+    }
+
+    fn timed(self, subject: Subject<'a>) -> Subject<'a> {
+        match self.now {
+            Some(now) => subject.at(now),
+            None => subject,
+        }
+    }
+}
+
 /// A response that a condition is asked about, with all that is seen beside it.
 pub(crate) type Answered<'a> = Option<(&'a ResponseHead, &'a ResponseView<'a>)>;
 
@@ -79,8 +93,8 @@ impl WhenPlan {
         let mut tables = Vec::new();
         for test in &asked.tables {
             // Where tables are not known, the settings are only checked.
-            let found = table(compiling, &test.table, "table/name")?;
-            tables.extend(found.map(|table| TestPlan { table, above: test.above.clone().into() }));
+            let found = KeyedTable::find(compiling, &test.table, "table/name")?;
+            tables.extend(found.map(|keyed| TestPlan { keyed, above: test.above.clone().into() }));
         }
         let expression = asked.matches.expression.as_deref();
         let expression =
@@ -138,7 +152,7 @@ impl WhenPlan {
         (self.statuses.is_empty()
             || status.is_some_and(|status| self.statuses.iter().any(|range| range.contains(status))))
             && notes.flag(self.number).unwrap_or_else(|| self.own_holds(of, notes, scratch))
-            && (!self.asks_response() || self.response_holds(of.caller, noted, scratch))
+            && (!self.asks_response() || self.response_holds(of, noted, scratch))
             && self.not.as_ref().is_none_or(|not| !not.holds(of, noted, scratch))
             && self.any.as_ref().is_none_or(|any| any.iter().any(|one| one.holds(of, noted, scratch)))
             && self.all.iter().all(|one| one.holds(of, noted, scratch))
@@ -148,10 +162,9 @@ impl WhenPlan {
     fn own_holds(&self, of: Asked<'_>, notes: &Notes, scratch: &mut Vec<u8>) -> bool {
         self.host_holds(of.head, scratch)
             && self.conditions.hold(of.head, of.caller, scratch)
-            && self.tables.iter().all(|test| test.holds(of))
+            && self.tables.iter().all(|test| test.holds(of, notes, scratch))
             && self.expression.as_ref().is_none_or(|condition| {
-                let subject = of.caller.facts.map(|facts| Subject::of_request(of.head, facts).with_notes(notes));
-                self.asks_response() || subject.is_some_and(|subject| condition.is_true(subject, scratch))
+                self.asks_response() || of.subject(notes).is_some_and(|subject| condition.is_true(subject, scratch))
             })
     }
 
@@ -160,16 +173,12 @@ impl WhenPlan {
         self.expression.as_ref().is_some_and(|condition| condition.needs() >= Scope::Response)
     }
 
-    fn response_holds(
-        &self,
-        caller: Caller<'_>,
-        (notes, answered): (&Notes, Answered<'_>),
-        scratch: &mut Vec<u8>,
-    ) -> bool {
-        let (Some(condition), Some((head, view)), Some(facts)) = (&self.expression, answered, caller.facts) else {
+    fn response_holds(&self, of: Asked<'_>, (notes, answered): (&Notes, Answered<'_>), scratch: &mut Vec<u8>) -> bool {
+        let (Some(condition), Some((head, view)), Some(facts)) = (&self.expression, answered, of.caller.facts) else {
             return false;
         };
-        condition.is_true(Subject::of_response(head, view, facts).with_notes(notes), scratch)
+        let subject = Subject::of_response(head, view, facts).with_notes(notes);
+        condition.is_true(of.timed(subject), scratch)
     }
 
     fn host_holds(&self, head: &RequestHead, scratch: &mut Vec<u8>) -> bool {
@@ -180,10 +189,10 @@ impl WhenPlan {
 }
 
 impl TestPlan {
-    fn holds(&self, of: Asked<'_>) -> bool {
-        let Some(now) = of.now else { return false };
-        self.table.with_key(of.head, of.caller.client, |key| {
-            self.above.iter().all(|(reading, bound)| self.table.get(key, *reading, now) > *bound)
+    fn holds(&self, of: Asked<'_>, notes: &Notes, scratch: &mut Vec<u8>) -> bool {
+        let (Some(now), Some(subject)) = (of.now, of.subject(notes)) else { return false };
+        self.keyed.with_key_of(subject, scratch, |key| {
+            self.above.iter().all(|(reading, bound)| self.keyed.table.get(key, *reading, now) > *bound)
         })
     }
 }

@@ -131,7 +131,7 @@ impl<'p> Exchange<'p> {
             ActionPlan::Respond(local) => return answer::answer(self, local).await,
             ActionPlan::Redirect(redirect) => {
                 let facts = self.facts();
-                let local = redirect.respond(&self.incoming.head, &facts);
+                let local = redirect.respond(&self.incoming.head, &facts, &mut self.worker.scratch.borrow_mut());
                 return answer::answer(self, &local).await;
             }
         };

@@ -24,10 +24,34 @@ impl Checker<'_> {
             (None, [name, key]) if call.name == "map" => self.map_call(name, key, None),
             (None, [name, key, otherwise]) if call.name == "map" => self.map_call(name, key, Some(otherwise)),
             (None, [text, pattern]) if call.name == "matches" => self.matches(text, pattern).map(Typed::Truth),
+            (Some(receiver), [other]) if call.name == "orValue" => self.or_value(receiver, other),
             (Some(receiver), _) if call.name == "containsIP" => self.contains_ip(call, receiver).map(Typed::Truth),
             (Some(receiver), _) => self.method(call, receiver, &arguments),
             (None, _) => Err(misused(call)),
         }
+    }
+
+    /// A value, or another one of the same type where there is none.
+    fn or_value(&mut self, value: &Term, other: &Term) -> Result<Typed, Trouble> {
+        let sides = (self.typed(value)?, self.typed(other)?);
+        Ok(match sides {
+            (Typed::Truth(one), Typed::Truth(other)) => Typed::Truth(Truth::Otherwise(Box::new((one, other)))),
+            (Typed::Text(one), Typed::Text(other)) => Typed::Text(Text::Otherwise(Box::new((one, other)))),
+            (Typed::Number(one), Typed::Number(other)) => Typed::Number(Number::Otherwise(Box::new((one, other)))),
+            (Typed::Duration(one), Typed::Duration(other)) => {
+                Typed::Duration(Number::Otherwise(Box::new((one, other))))
+            }
+            (Typed::Real(one), Typed::Real(other)) => Typed::Real(Real::Otherwise(Box::new((one, other)))),
+            (Typed::Ip(one), Typed::Ip(other)) => Typed::Ip(Ip::Otherwise(Box::new((one, other)))),
+            (Typed::Ip(one), Typed::Text(Text::Constant(_))) => {
+                let address = super::operators::literal_ip(other)?;
+                Typed::Ip(Ip::Otherwise(Box::new((one, Ip::Constant(address)))))
+            }
+            (one, typed) => {
+                let message = format!("the value is {}, the other one {}", one.kind(), typed.kind());
+                return Err(Trouble::new(other.span, message).suggest("give a value of the same type"));
+            }
+        })
     }
 
     /// Functions of one argument.

@@ -2,10 +2,11 @@
 
 use model::Cidr;
 
+use super::super::attributes::{Attribute, Fact, TextFact};
 use super::super::program::{Ip, Number, Text, Truth, table_of};
 use super::super::syntax::{Kind, Term};
 use super::super::trouble::Trouble;
-use super::{Checker, Typed, entry, mistyped};
+use super::{Checker, Typed, dotted, entry, mistyped};
 
 impl Checker<'_> {
     pub(super) fn membership(&mut self, value: &Term, among: &Term) -> Result<Truth, Trouble> {
@@ -22,6 +23,9 @@ impl Checker<'_> {
         if let Some(found) = self.entry_of(among)? {
             let wanted = self.text(value)?;
             return Ok(Truth::ValueIn(Box::new((wanted, found))));
+        }
+        if let Some(fact) = self.names_of(among)? {
+            return Ok(Truth::NameIn(Box::new((self.text(value)?, fact))));
         }
         if let Some(map) = self.map_named(among)? {
             let looked = self.looked(map, value)?;
@@ -40,6 +44,17 @@ impl Checker<'_> {
                 })
             }
         }
+    }
+
+    /// The names of the client's certificate that a part means, if it does.
+    fn names_of(&mut self, term: &Term) -> Result<Option<TextFact>, Trouble> {
+        let attribute = dotted(term).and_then(|name| Attribute::find(&name));
+        let Some(Fact::Text(fact @ (TextFact::PeerDns | TextFact::PeerUri | TextFact::PeerEmail))) =
+            attribute.map(|attribute| attribute.fact)
+        else {
+            return Ok(None);
+        };
+        Ok(Some(fact))
     }
 
     fn listed(&mut self, value: &Term, items: &[Term]) -> Result<Truth, Trouble> {

@@ -27,11 +27,11 @@ impl Checker<'_> {
     }
 
     fn map(&mut self, name: &str, at: Span) -> Result<Arc<MapPlan>, Trouble> {
-        let Some(map) = self.maps.find(name) else {
+        let Some(map) = self.names.maps.find(name) else {
             let issue = Issue::at("", format!("there is no map `{name}`"));
-            return Err(match self.maps.names().next() {
+            return Err(match self.names.maps.names().next() {
                 None => Trouble::of(at, issue).suggest("define it under `maps`"),
-                Some(_) => Trouble::of(at, suggest_nearest(issue, name, self.maps.names())),
+                Some(_) => Trouble::of(at, suggest_nearest(issue, name, self.names.maps.names())),
             });
         };
         if !self.used.iter().any(|used| Arc::ptr_eq(used, &map)) {

@@ -4,16 +4,19 @@ mod calls;
 mod lists;
 mod maps;
 mod operators;
+mod tables;
 mod units;
 
 use super::attributes::{ATTRIBUTES, Attribute, Fact, Table};
 use super::functions::FUNCTIONS;
+use super::names::Names;
 use super::program::{Entry, Ip, Number, Parts, Real, Text, Truth};
 use super::subject::Scope;
 use super::syntax::{Kind, Term};
 use super::trouble::{Span, Trouble};
 use crate::filter::settings::suggest_nearest_on;
-use crate::map::{MapPlan, Maps};
+use crate::map::MapPlan;
+use crate::table::Table as Counters;
 
 use std::sync::Arc;
 
@@ -54,18 +57,20 @@ impl Typed {
 /// Compiles one expression.
 pub(super) struct Checker<'a> {
     scope: Scope,
-    maps: Maps<'a>,
+    names: Names<'a>,
     /// The maps that it names, each once.
     pub used: Vec<Arc<MapPlan>>,
+    /// The tables that it reads, each once.
+    pub used_tables: Vec<Arc<Counters>>,
     /// From when on all that it names is known.
     pub needs: Scope,
     regexes: usize,
 }
 
 impl<'a> Checker<'a> {
-    /// For an expression that is evaluated at this moment, and may use these maps.
-    pub(super) fn new(scope: Scope, maps: Maps<'a>) -> Self {
-        Self { scope, maps, used: Vec::new(), needs: Scope::Route, regexes: 0 }
+    /// For an expression that is evaluated at this moment, and may use what has these names.
+    pub(super) fn new(scope: Scope, names: Names<'a>) -> Self {
+        Self { scope, names, used: Vec::new(), used_tables: Vec::new(), needs: Scope::Route, regexes: 0 }
     }
 
     /// Compiles a part.
@@ -160,6 +165,9 @@ impl<'a> Checker<'a> {
         if let Some(entry) = self.entry_of(term)? {
             return Ok(Typed::Text(Text::Entry(Box::new(entry))));
         }
+        if let Some(number) = self.counted(term)? {
+            return Ok(Typed::Number(number));
+        }
         let attribute = self.attribute(term)?;
         self.meet(attribute, term.span)?;
         Ok(match attribute.fact {
@@ -195,6 +203,10 @@ impl<'a> Checker<'a> {
         if name == "maps" || name.starts_with("maps.") {
             let trouble = Trouble::new(span, "a map is not a value");
             return trouble.suggest("write `map(\"NAME\", key)`, or `key in maps.NAME`");
+        }
+        if name == "tables" || name.starts_with("tables.") {
+            let trouble = Trouble::new(span, "a table is not a value");
+            return trouble.suggest("write `tables.NAME.requests_rate`");
         }
         if Attribute::is_group(name) {
             let trouble = Trouble::new(span, format!("`{name}` is a group of facts, not a value"));
