@@ -17,13 +17,13 @@ use crate::by_name::ByName;
 use crate::cluster::ClusterPlan;
 use crate::cluster::own_tlvs::OwnTlvs;
 use crate::cluster::subset::{self, SubsetPlan};
-use crate::expression::{Condition, Scope, Value};
+use crate::expression::{Condition, Scope};
 use crate::filter::variables::Stage;
 use crate::filter::{Chain, Template};
 use crate::health::expectation;
 use crate::limit::PerAddress;
 use crate::map::{MapPlan, Maps};
-use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots};
+use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots, tables};
 use crate::route::choice::ClusterChoice;
 use crate::route::conditions::Conditions;
 use crate::route::redirect::RedirectPlan;
@@ -40,7 +40,8 @@ use crate::table::Table;
 pub fn compile(snapshot: Arc<Snapshot>, previous: Option<&Plan>, generation: u64) -> Result<Plan, Vec<Issue>> {
     let mut compiler = Compiler::new(&snapshot, previous);
     compiler.compile_maps();
-    compiler.check_table_keys();
+    let wrong = tables::wrong_keys(&snapshot, compiler.maps());
+    compiler.issues.extend(wrong);
     let routes = compiler.routes();
     let listeners = compiler.listeners(&routes);
     let log_conditions = compiler.log_conditions();
@@ -91,7 +92,7 @@ impl<'a> Compiler<'a> {
         let by_name = ByName::of(&snapshot.clusters, |cluster| &cluster.name);
         let routes = previous.iter().flat_map(|plan| &plan.routes);
         let keepers = routes.filter(|route| route.chain.keeps_state()).collect();
-        let tables = tables(snapshot, previous, &mut issues);
+        let tables = tables::compile(snapshot, previous, &mut issues);
         Self { snapshot, previous, clusters, tables, maps: Vec::new(), keepers, by_name, issues }
     }
 
@@ -102,15 +103,6 @@ impl<'a> Compiler<'a> {
             let compiled = MapPlan::compile(map, before).map_err(|issue| vec![issue]);
             let compiled = self.take(compiled, || format!("maps/{}/entries", map.name));
             self.maps.extend(compiled);
-        }
-    }
-
-    /// Reports what is wrong with keys of tables that are expressions. They are compiled where they are used.
-    fn check_table_keys(&mut self) {
-        for table in &self.snapshot.tables {
-            let model::table::TableKey::Expression(text) = &table.key else { continue };
-            let compiled = Value::compile_with(text, Scope::Request, self.maps()).map(drop);
-            self.take(compiled.map_err(|issue| vec![issue]), || format!("tables/{}/key/expression", table.name));
         }
     }
 
@@ -422,22 +414,6 @@ fn listener_plan(
             Arc::new(ListenerPlan { listener: listener.clone(), target, admitted, per_address, no_keep_alive, state })
         }
     }
-}
-
-/// Compiles the tables. One that is equal to its like in the plan before is that one.
-fn tables(snapshot: &Snapshot, previous: Option<&Plan>, issues: &mut Vec<Issue>) -> Vec<Arc<Table>> {
-    let mut all = Vec::with_capacity(snapshot.tables.len());
-    for settings in &snapshot.tables {
-        let before = previous.and_then(|plan| plan.table(&settings.name));
-        match before.filter(|before| before.settings() == settings) {
-            Some(same) => all.push(Arc::clone(same)),
-            None => match Table::compile(settings, before.map(|before| &**before)) {
-                Ok(table) => all.push(Arc::new(table)),
-                Err(message) => issues.push(Issue::at(format!("tables/{}/key/header", settings.name), message)),
-            },
-        }
-    }
-    all
 }
 
 /// The table of a listener's list, which may be long: where the list is equal, that of the plan before.

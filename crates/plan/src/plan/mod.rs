@@ -3,6 +3,7 @@
 pub(crate) mod compile;
 mod effect;
 pub(crate) mod publish;
+mod tables;
 
 use std::fmt;
 use std::net::IpAddr;
