@@ -1,6 +1,6 @@
 //! Trailers that do not pass: what a filter or a listener decides in the head must not come in by the back door.
 
-use plan::filter::{ResponseSource, ResponseView};
+use plan::filter::{Noted, ResponseSource, ResponseView};
 
 use crate::exchange::Exchange;
 use crate::relay::Pump;
@@ -28,7 +28,7 @@ impl Exchange<'_> {
             elapsed: self.progress.elapsed(),
         };
         let scratch = &mut self.worker.scratch.borrow_mut();
-        let noted = (&facts, &self.incoming.notes, self.progress.now);
+        let noted = Noted { facts: &facts, notes: &self.incoming.notes, now: self.progress.now };
         if let Some(withheld) = self.plan.withheld_response(route, (response, &view), noted, scratch) {
             download.withhold(withheld);
         }

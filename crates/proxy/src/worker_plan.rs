@@ -12,10 +12,10 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use model::ResponseHead;
 use model::fields::{FieldName, Fields, Known, reads_as};
 use model::snapshot::HttpListener;
-use model::{Facts, ResponseHead};
-use plan::filter::{Guarded, GuardedResponse, Notes, ResponseView};
+use plan::filter::{Guarded, GuardedResponse, Noted, ResponseView};
 use plan::hedge::Hedging;
 use plan::retry::Savings;
 use plan::{ClusterPlan, ClusterState, EndpointState, ListenerPlan, ListenerState, PickCache, Plan, RoutePlan};
@@ -332,7 +332,7 @@ impl WorkerPlan {
         &self,
         route: &RoutePlan,
         response: (&ResponseHead, &ResponseView<'_>),
-        noted: (&Facts<'_>, &Notes, Instant),
+        noted: Noted<'_>,
         scratch: &mut Vec<u8>,
     ) -> Option<Rc<Withheld>> {
         let guarded = route.chain.guarded_response();

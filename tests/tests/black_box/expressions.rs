@@ -81,11 +81,10 @@ fn the_certificate_of_the_client_and_its_tls_can_be_asked_in_every_version() {
 #[test]
 fn a_route_is_taken_where_its_expression_is_true_and_comes_before_one_without() {
     let origin = Origin::saying("site");
-    let routes = "routes: [{ match: { path: { prefix: /api } }, respond: { status: 200, body: plain } }, \
-                  { match: { path: { prefix: /api }, expression: 'request.method in [\"PUT\", \"POST\"] || \
-                  int(request.query[\"v\"]) >= 2' }, respond: { status: 200, body: special } }, ";
-    let text = Setup::to(&origin).text().replacen("routes: [", routes, 1);
-    let product = super::harness::Product::start_in(product::folder(), &text, 1);
+    let plain = "{ match: { path: { prefix: /api } }, respond: { status: 200, body: plain } }";
+    let special = "{ match: { path: { prefix: /api }, expression: 'request.method in [\"PUT\", \"POST\"] || \
+                   int(request.query[\"v\"]) >= 2' }, respond: { status: 200, body: special } }";
+    let product = Setup::to(&origin).route_before(plain).route_before(special).workers(1).start();
     let mut peer = product.connect();
     let mut ask = |line: &str| peer.ask(format!("{line} HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n")).text();
     for (line, wanted) in [

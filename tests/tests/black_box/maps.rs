@@ -150,10 +150,11 @@ fn a_mistake_in_a_map_is_shown_with_its_line() {
 /// Routes that redirect by a map, and by a parameter of the query.
 fn moved(origin: &Origin) -> Setup {
     let maps = "maps: { moved: { entries: { /old: /new, /away: 'https://shop.example/x y', /lines: \"/a\\tb\" } } }";
-    let routes = "{ match: { expression: 'request.path in maps.moved' }, redirect: { status: 301, to: { expression: \
-                  'maps.moved[request.path]' } } }, { match: { path: { exact: /next } }, redirect: { to: { expression: \
-                  'request.query[\"to\"].urlDecode()' } } }";
-    Setup::to(origin).top(maps).route_before(routes)
+    let mapped = "{ match: { expression: 'request.path in maps.moved' }, redirect: { status: 301, to: { expression: \
+                  'maps.moved[request.path]' } } }";
+    let sent =
+        "{ match: { path: { exact: /next } }, redirect: { to: { expression: 'request.query[\"to\"].urlDecode()' } } }";
+    Setup::to(origin).top(maps).route_before(mapped).route_before(sent)
 }
 
 #[test]
@@ -164,9 +165,9 @@ fn a_map_redirects_old_paths_in_every_version() {
     let address = site.product.address("clear");
     let (mut first, mut second, mut third) = (Peer::connect(address), Client::connect(address), site.connect());
     for (path, status, wanted) in [
-        ("/old?x=1", 301, Some("://test/new")),
+        ("/old?x=1", 301, Some("/new")),
         ("/away", 301, Some("https://shop.example/x%20y")),
-        ("/lines", 301, Some("://test/a%09b")),
+        ("/lines", 301, Some("/a%09b")),
         ("/other", 200, None),
     ] {
         let told = |status: u16, location: Option<&str>| (status, location.map(str::to_owned));

@@ -1,5 +1,6 @@
 //! `equipoise ctl`: asks and changes a running program by its API. It does nothing that the API does not.
 
+mod map;
 pub(crate) mod options;
 mod text;
 
@@ -10,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::client::{Answered, Asked, Client, Unanswered, encoded};
 use crate::ending::Ending;
-use options::{Action, CanaryEnd, Command, Config, Ctl, Dry, Endpoint, Map, TableAction, Tag, Try};
+use map::Map;
+use options::{Action, CanaryEnd, Command, Config, Ctl, Dry, Endpoint, TableAction, Tag, Try};
 
 /// Runs the command.
 pub(crate) fn run(options: &Ctl) -> Ending {

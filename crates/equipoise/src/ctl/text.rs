@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::options::{CanaryEnd, Command, Config, Map, TableAction};
+use super::map::Map;
+use super::options::{CanaryEnd, Command, Config, TableAction};
 use crate::escape;
 
 /// Returns the answer to a command.

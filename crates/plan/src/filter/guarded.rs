@@ -58,13 +58,25 @@ impl GuardedResponse {
     pub fn fields(
         &self,
         of: (&ResponseHead, &ResponseView<'_>),
-        (facts, notes, now): (&Facts<'_>, &Notes, Instant),
+        noted: Noted<'_>,
         scratch: &mut Vec<u8>,
     ) -> &[Guarded] {
+        let Noted { facts, notes, now } = noted;
         let asked = Asked { head: of.1.request, caller: facts.caller(), now: Some(now) };
         let holds = self.when.as_ref().is_none_or(|when| when.holds(asked, (notes, Some(of)), scratch));
         if holds { &self.fields } else { &[] }
     }
+}
+
+/// What is known of an exchange beside its heads, when its trailers come.
+#[derive(Clone, Copy, Debug)]
+pub struct Noted<'a> {
+    /// What is known of its connection.
+    pub facts: &'a Facts<'a>,
+    /// What filters have noted.
+    pub notes: &'a Notes,
+    /// The time when it was last looked at.
+    pub now: Instant,
 }
 
 /// The signs that field names may be written with.
