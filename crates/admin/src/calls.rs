@@ -58,7 +58,7 @@ async fn answer(shared: Shared, call: &'static Call, request: Request) -> Respon
     }
     let parts = path_parts(call.path, request.uri().path());
     let done = match call.what {
-        what if what.is_order() || what == What::SetLog => {
+        what if what.is_order() || what.changes_map() || what == What::SetLog => {
             write::answer(&shared, call, (&parts, entered), request).await
         }
         What::Connections => read::connections(shared, request.uri().query()).await,

@@ -12,6 +12,7 @@ mod entry;
 mod explain;
 mod host;
 mod json;
+mod maps;
 mod openapi;
 mod place;
 mod problem;

@@ -93,6 +93,7 @@ fn body(body: Body) -> Option<Value> {
         Body::Values => {
             json!({ "type": "object", "minProperties": 1, "additionalProperties": { "type": "integer", "minimum": 0 } })
         }
+        Body::Value => one("value", json!({ "type": ["string", "number", "boolean"] })),
         Body::Level => one("level", json!({ "enum": ["info", "warn", "error"] })),
     };
     Some(json!({ "required": true, "content": { "application/json": { "schema": schema } } }))

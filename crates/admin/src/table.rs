@@ -88,6 +88,13 @@ pub(crate) enum What {
     SetEntry,
     ClearEntry,
     ClearTable,
+    Maps,
+    Map,
+    MapEntry,
+    SetMapEntry,
+    DeleteMapEntry,
+    ResetMapEntry,
+    ResetMap,
 }
 
 impl What {
@@ -107,6 +114,11 @@ impl What {
     /// Returns whether the response needs constant time, whatever the number of objects.
     pub(crate) fn is_quick(self) -> bool {
         matches!(self, Self::Page | Self::Alive | Self::Ready | Self::Log)
+    }
+
+    /// Returns whether the call changes entries of a map.
+    pub(crate) fn changes_map(self) -> bool {
+        [Self::SetMapEntry, Self::DeleteMapEntry, Self::ResetMapEntry, Self::ResetMap].contains(&self)
     }
 
     /// Returns whether the call supports `dry_run`.
@@ -135,6 +147,7 @@ impl What {
             Self::Wish => Body::State,
             Self::SetLog => Body::Level,
             Self::SetEntry => Body::Values,
+            Self::SetMapEntry => Body::Value,
             _ => Body::None,
         }
     }
@@ -150,6 +163,7 @@ pub(crate) enum Body {
     State,
     Level,
     Values,
+    Value,
 }
 
 /// What can be put and looked at one by one.
@@ -195,6 +209,17 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("header", "a field, `name: value`; may be repeated"),
     ("listener", "the listener; by default the one that matches scheme and port"),
 ];
+
+const ENTRIES: &[(&str, &str)] = &[
+    ("containing", "only entries whose key contains this text"),
+    ("after", "the `next` of the previous page"),
+    ("limit", "page size, 10,000 at most (default 100)"),
+];
+
+/// Returns a call that changes entries of a map.
+const fn edit(method: Method, path: &'static str, what: What, summary: &'static str) -> Call {
+    call(method, path, what, Some(AdminRole::Admin), summary)
+}
 
 const PAGE: &[(&str, &str)] = &[
     ("after", "the `next` of the previous page"),
@@ -312,6 +337,18 @@ pub(crate) const CALLS: &[Call] = &[
     read("/api/canary", What::Canary, "The running canary, and earlier ones"),
     call(Method::Post, "/api/canary/promote", What::Promote, Some(AdminRole::Admin), "Promote the canary now"),
     call(Method::Delete, "/api/canary", What::Abort, Some(AdminRole::Admin), "Roll the canary back"),
+    read("/api/maps", What::Maps, "Maps, with the number of their entries"),
+    asking(read("/api/maps/{map}", What::Map, "The entries of a map, in pages"), ENTRIES),
+    read("/api/maps/{map}/entries/{key}", What::MapEntry, "The value that applies to a key"),
+    edit(Method::Put, "/api/maps/{map}/entries/{key}", What::SetMapEntry, "Set an entry of a map, in memory"),
+    edit(Method::Delete, "/api/maps/{map}/entries/{key}", What::DeleteMapEntry, "Delete an entry of a map, in memory"),
+    edit(
+        Method::Delete,
+        "/api/maps/{map}/edits/{key}",
+        What::ResetMapEntry,
+        "Take back what was set or deleted of an entry: the configuration applies again",
+    ),
+    edit(Method::Delete, "/api/maps/{map}/edits", What::ResetMap, "Take back all that was set or deleted of a map"),
     read("/api/log", What::Log, "The level of the program's own log"),
     call(Method::Put, "/api/log", What::SetLog, Some(AdminRole::Admin), "Set the level of the program's own log"),
 ];
@@ -345,6 +382,7 @@ mod tests {
                 changes,
                 call.what.is_order()
                     || call.what.changes_table()
+                    || call.what.changes_map()
                     || [What::SetLog, What::EndConnection, What::Upgrade].contains(&call.what),
                 "{}",
                 call.path

@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::access::media_type;
 use crate::entry::{self, Entered, Shared};
+use crate::maps;
 use crate::problem::Problem;
 use crate::query::parameter;
 use crate::read::{self, number};
@@ -66,6 +67,14 @@ pub(crate) async fn answer(
         // The body took its time; who could not come in now is not heard.
         let caller = entry::allowed(shared, call, (&headers, secured.as_ref()))?.caller;
         return set_log(&text, &caller.name);
+    }
+    if what.changes_map() {
+        let caller = entry::allowed(shared, call, (&headers, secured.as_ref()))?.caller;
+        let value = if what == What::SetMapEntry { Some(value_of(&text)?) } else { None };
+        let (view, parts) = (shared.view.clone(), parts.to_vec());
+        let changed = tokio::task::spawn_blocking(move || maps::change(&view, (what, &parts), value, &caller.name));
+        let failed = |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "this is not available now");
+        return changed.await.map_err(failed)?;
     }
     let change = wanted(what, parts, text)?;
     let Entered { caller, under } = entered;
@@ -191,6 +200,8 @@ fn check_kind(body: Body, headers: &HeaderMap) -> Result<(), Problem> {
 fn bytes_max(body: Body) -> usize {
     match body {
         Body::Configuration | Body::Object => BODY_BYTES_MAX,
+        // A value of the longest, with every character escaped.
+        Body::Value => 8 * model::map::VALUE_BYTES_MAX,
         _ => SMALL_BODY_BYTES_MAX,
     }
 }
@@ -265,6 +276,15 @@ fn field(text: &str, name: &str) -> Result<Value, Problem> {
     match map.remove(name) {
         Some(value) if map.is_empty() => Ok(value),
         _ => Err(shape()),
+    }
+}
+
+/// Returns the value of an entry: a text, a number or a truth value.
+fn value_of(text: &str) -> Result<String, Problem> {
+    match field(text, "value")? {
+        Value::String(text) => Ok(text),
+        value @ (Value::Number(_) | Value::Bool(_)) => Ok(value.to_string()),
+        other => Err(bad(format!("`value` must be a text, a number or a truth value, not {other}"))),
     }
 }
 

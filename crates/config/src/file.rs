@@ -12,6 +12,7 @@ mod discovery;
 mod health;
 mod listener;
 mod listener_tls;
+mod map;
 mod matching;
 mod per_address;
 mod persistence;
@@ -43,6 +44,7 @@ pub use discovery::*;
 pub use health::*;
 pub use listener::*;
 pub use listener_tls::*;
+pub use map::*;
 pub use matching::*;
 pub use per_address::*;
 pub use persistence::*;
@@ -95,6 +97,9 @@ pub struct File {
     /// Settings that listeners, routes and clusters have unless they set them themselves.
     #[schemars(with = "Option<Defaults>")]
     pub defaults: Option<()>,
+    /// Tables of keys and values by name, which expressions look up.
+    #[schemars(default, schema_with = "named::<Map>")]
+    pub maps: BTreeMap<String, Map>,
     /// The zone that this instance is in, for clusters that prefer it. By default the environment variable
     /// `EQUIPOISE_ZONE`, if there is one.
     #[schemars(length(min = 1, max = 64))]

@@ -38,6 +38,7 @@ mod host;
 mod interpolate;
 mod load;
 mod loaded;
+mod part;
 mod paths;
 mod provided;
 mod read;

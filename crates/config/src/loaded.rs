@@ -14,6 +14,7 @@ use crate::defaults::Trees;
 use crate::diagnostic::{Diagnostic, show};
 use crate::effective;
 use crate::file::LOG_FORMATS;
+use crate::part;
 use crate::paths;
 use crate::schema::cached;
 use crate::source::Documents;
@@ -74,7 +75,8 @@ impl Loaded {
 
     /// Shows an issue that was found later, such as by compiling, at the line that it is about.
     pub fn diagnose(&self, issue: &Issue) -> Diagnostic {
-        show(&self.documents, self.trees.merged.locate(&issue.path), &issue.message, issue.suggestion.clone())
+        let span = part::place_of(&self.documents, &self.trees.merged, issue);
+        show(&self.documents, span, &issue.message, issue.suggestion.clone())
     }
 
     /// Whether it was loaded as [`Loader::is_offline`] says.

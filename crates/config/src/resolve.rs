@@ -18,6 +18,7 @@ mod health;
 mod hidden;
 mod http_check;
 mod listener;
+mod map;
 mod objects;
 mod path;
 mod pem;
@@ -169,6 +170,10 @@ impl<'a> Resolver<'a> {
         if let Some(zone) = &self.own_zone {
             effective.insert("zone".to_owned(), Value::from(zone.as_str()));
         }
+        let maps = self.named("maps", &mut effective, Self::map);
+        if maps.is_empty() {
+            effective.shift_remove("maps");
+        }
         let admin = self.single("admin", &mut effective, Self::admin);
         let access_logs = self.listed("access_logs", &mut effective, Self::access_log);
         if let Some(formats) = self.log_formats() {
@@ -188,6 +193,7 @@ impl<'a> Resolver<'a> {
             routes: routes.into_iter().map(|(_, route)| Arc::new(route)).collect(),
             clusters,
             tables: tables.into_iter().map(Arc::new).collect(),
+            maps: maps.into_iter().map(Arc::new).collect(),
             admin: admin.flatten(),
             access_logs: access_logs.into_iter().map(|(_, log)| log).collect(),
             providers: providers.into_iter().map(Arc::new).collect(),

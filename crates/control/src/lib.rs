@@ -33,6 +33,8 @@ mod token_keys;
 mod view;
 pub mod watch;
 
+pub mod maps;
+
 pub use config::{Diagnostics, EndpointEdit};
 pub use history::Cause;
 pub use load::{Candidate, Inspect, Source, prepare, prepare_offline};

@@ -149,6 +149,7 @@ fn status(table: &Table) -> TableStatus {
         key: match &settings.key {
             TableKey::Client { .. } => "client".to_owned(),
             TableKey::Header(name) => name.clone(),
+            TableKey::Expression(text) => text.clone(),
         },
         keys_max: settings.keys_max,
         entries: table.entries(),

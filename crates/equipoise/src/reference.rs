@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::CommandFactory;
+use plan::expression::Scope;
 use plan::filter::variables::{Form, Stage, VARIABLES};
 
 use crate::cli::{self, Cli};
@@ -23,6 +24,7 @@ fn pages() -> Vec<Page> {
     let filters = pages.iter_mut().find(|(name, _)| name == "filters.md");
     filters.expect("one of the pages of the configuration").1.push_str(&variables());
     pages.extend(telemetry::reference());
+    pages.push(("expressions.md".to_owned(), expressions()));
     pages.push(("cli.md".to_owned(), cli_page()));
     pages.push(("api.md".to_owned(), admin::reference()));
     pages
@@ -43,6 +45,42 @@ fn variables() -> String {
         };
         text.push_str(&format!("| `{{{}{argument}}}` | {stage} | {} |\n", spec.name, spec.doc));
     }
+    text
+}
+
+/// Returns the page about facts and functions of expressions.
+fn expressions() -> String {
+    let mut text = String::from(
+        "# Expressions\n\nGenerated from the program by `cargo run -p equipoise -- reference docs/reference`; do not edit.\n\n\
+         [Conditions and values by expression](../guides/expressions.md) shows how to use them.\n\n\
+         ## Facts\n\nA fact that is missing has no value, and neither has what is computed of it; a condition is then false.\n\
+         `has(fact)` asks for it, and `fact.orValue(\"\")` gives another value. `route` means: also in `match` of routes; `request`: in filters; `response`: in filters that act only on\n\
+         responses; `log`: in access logs. What is known at one point is known at all later ones.\n\n\
+         | Fact | Type | From | Meaning |\n|---|---|---|---|\n",
+    );
+    for fact in plan::expression::ATTRIBUTES {
+        let since = match fact.since {
+            Scope::Route => "route",
+            Scope::Request => "request",
+            Scope::Response => "response",
+            Scope::Log => "log",
+        };
+        text.push_str(&format!("| `{}` | {} | {since} | {} |\n", fact.name, fact.kind(), fact.doc));
+    }
+    text.push_str(
+        "| `maps.NAME[key]` | string | route | The value of a key in a [map](../guides/expressions.md#maps). |\n\
+         | `tables.NAME.READING` | int | request | What a [table](../guides/limits.md#reject-clients-by-what-they-did) has counted by the \
+         key of this request, such as `tables.abuse.errors_rate`; only in filters. |\n",
+    );
+    text.push_str("\n## Functions\n\n| Function | Meaning |\n|---|---|\n");
+    for function in plan::expression::FUNCTIONS {
+        let forms: Vec<String> = function.forms.iter().map(|form| format!("`{form}`")).collect();
+        text.push_str(&format!("| {} | {} |\n", forms.join("<br>"), function.doc));
+    }
+    text.push_str(
+        "\n## Operators\n\nFrom the weakest to the strongest: `? :`, `||`, `&&`, `== != < <= > >= in`, `+ -`, `* / %`, `! -`, \
+         `. [] ()`.\n",
+    );
     text
 }
 

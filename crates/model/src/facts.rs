@@ -43,7 +43,7 @@ pub struct TlsFacts {
     pub alpn: Option<&'static str>,
 }
 
-/// Names in a verified client certificate beside its subject. All are as the certificate has them.
+/// Names in a verified client certificate beside its subject, as the certificate has them, and what tells it from others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientNames {
     /// The issuer as RFC 4514 writes it.
@@ -54,6 +54,10 @@ pub struct ClientNames {
     pub uris: Vec<String>,
     /// Mail addresses.
     pub emails: Vec<String>,
+    /// The serial number in lower-case hexadecimal digits, without zeros in front.
+    pub serial: Option<String>,
+    /// SHA-256 of the whole certificate in lower-case hexadecimal digits.
+    pub fingerprint: Option<String>,
 }
 
 /// The values of a trusted PROXY header, beside the addresses.
@@ -74,12 +78,14 @@ pub struct Caller<'a> {
     pub client: IpAddr,
     /// The proxy that sent the PROXY header, if there was one.
     pub sender: Option<&'a SenderFacts>,
+    /// All that is known of the exchange, where expressions ask for it.
+    pub facts: Option<&'a Facts<'a>>,
 }
 
 impl From<IpAddr> for Caller<'_> {
     /// Returns a client that no PROXY header describes.
     fn from(client: IpAddr) -> Self {
-        Self { client, sender: None }
+        Self { client, sender: None, facts: None }
     }
 }
 
@@ -109,7 +115,7 @@ pub struct Facts<'a> {
 
 impl<'a> Facts<'a> {
     /// Returns the client that conditions are evaluated for.
-    pub fn caller(&self) -> Caller<'a> {
-        Caller { client: self.client, sender: self.sender }
+    pub fn caller(&self) -> Caller<'_> {
+        Caller { client: self.client, sender: self.sender, facts: Some(self) }
     }
 }

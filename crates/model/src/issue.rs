@@ -13,18 +13,27 @@ pub struct Issue {
     pub message: String,
     /// How to mend it, if that is known.
     pub suggestion: Option<String>,
+    /// Which part of the text at `path` it is about, in bytes; `None`: all of it.
+    pub part: Option<(usize, usize)>,
 }
 
 impl Issue {
     /// Returns a problem at `path`.
     pub fn at(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { path: path.into(), message: message.into(), suggestion: None }
+        Self { path: path.into(), message: message.into(), suggestion: None, part: None }
     }
 
     /// Adds how to mend it.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
+        self
+    }
+
+    /// Says that it is about the part of the text from one byte up to another.
+    #[must_use]
+    pub fn within(mut self, start: usize, end: usize) -> Self {
+        self.part = Some((start, end));
         self
     }
 

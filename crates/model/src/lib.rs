@@ -19,6 +19,7 @@ pub mod head;
 pub mod issue;
 pub mod limits;
 pub mod local;
+pub mod map;
 pub mod matching;
 pub mod name;
 mod origin;

@@ -23,6 +23,8 @@ pub struct Match {
     pub proxy_tlvs: Vec<ValueMatch>,
     /// Any of these networks holds the client.
     pub sources: Vec<Cidr>,
+    /// An expression that holds.
+    pub expression: Option<String>,
 }
 
 /// When a filter applies: all that is given must hold.

@@ -12,6 +12,7 @@ mod route;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::map::Map;
 use crate::provider::NameLookup;
 use crate::provider::Provider;
 
@@ -45,6 +46,8 @@ pub struct Snapshot {
     pub tables: Vec<Arc<Table>>,
     /// The administrator's address, if there is one.
     pub admin: Option<Admin>,
+    /// Tables that expressions look up, in the order of the file; names are unique.
+    pub maps: Vec<Arc<Map>>,
     /// Where records are written.
     pub access_logs: Vec<AccessLog>,
     /// Bound on draining at shutdown.

@@ -35,6 +35,8 @@ pub enum TableKey {
     },
     /// The value of a header field. Lower case.
     Header(String),
+    /// The value of an expression (CEL).
+    Expression(String),
 }
 
 /// Something that is counted.

@@ -126,6 +126,7 @@ fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
     if is_call {
         telemetry::count(&record, &series);
     } else {
-        worker.tell(&record, &series, exchange.plan.plan.generation);
+        let notes = Some(&exchange.incoming.notes);
+        worker.tell(&record, &series, (exchange.plan.plan.generation, notes));
     }
 }

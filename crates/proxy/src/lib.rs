@@ -5,6 +5,7 @@
 //! `downstream::http1` (a connection's life) and `exchange` (a request's life); `reconcile` tells how a new plan arrives.
 
 mod accept;
+mod access_logs;
 mod admission;
 mod answer;
 mod body_steps;

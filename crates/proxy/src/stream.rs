@@ -277,7 +277,7 @@ impl<'p> Stream<'p> {
             cluster: self.cluster.map(|cluster| cluster.series.of(index)),
             endpoint: self.aim.map(|aim| aim.endpoint_local.series.of(index)),
         };
-        self.worker.tell(&record, &series, self.plan.plan.generation);
+        self.worker.tell(&record, &series, (self.plan.plan.generation, None));
     }
 }
 

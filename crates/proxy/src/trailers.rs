@@ -1,5 +1,7 @@
 //! Trailers that do not pass: what a filter or a listener decides in the head must not come in by the back door.
 
+use plan::filter::{Noted, ResponseSource, ResponseView};
+
 use crate::exchange::Exchange;
 use crate::relay::Pump;
 
@@ -18,11 +20,16 @@ impl Exchange<'_> {
         };
         let Some(response) = &self.response else { return };
         let facts = self.connection.facts.facts_by(self.scheme, self.client, self.request_id.as_str());
-        let request = (&self.incoming.head, facts.caller());
+        let view = ResponseView {
+            request: &self.incoming.head,
+            cluster: self.progress.cluster.map(|cluster| &cluster.plan.cluster.name),
+            endpoint: self.progress.endpoint.map(|(endpoint, _)| &endpoint.endpoint.name),
+            source: ResponseSource::Endpoint,
+            elapsed: self.progress.elapsed(),
+        };
         let scratch = &mut self.worker.scratch.borrow_mut();
-        if let Some(withheld) =
-            self.plan.withheld_response(route, request, (&self.incoming.notes, response.status), scratch)
-        {
+        let noted = Noted { facts: &facts, notes: &self.incoming.notes, now: self.progress.now };
+        if let Some(withheld) = self.plan.withheld_response(route, (response, &view), noted, scratch) {
             download.withhold(withheld);
         }
     }

@@ -16,10 +16,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use model::{Fault, FieldName, RequestHead, ResponseHead};
 use plan::filter::Notes;
-use telemetry::{Kind, LogWriter, Record, Telemetry, WorkerSeries};
+use telemetry::{Kind, Record, Telemetry, WorkerSeries};
 use wire::http1::HeadScan;
 use wire::http3::message::Memory;
 
+use crate::access_logs::WorkerLogs;
 use crate::body_steps::BodySteps;
 use crate::buffer::BufferPool;
 use crate::connection::ConnectionFacts;
@@ -94,7 +95,7 @@ pub(crate) struct Worker {
     pub trial: RefCell<Option<Trial>>,
     pub registry: Rc<Registry>,
     pub random: Random,
-    pub logs: RefCell<Option<LogWriter>>,
+    pub logs: RefCell<Option<WorkerLogs>>,
     /// For code that needs a moment's memory and awaits nothing.
     pub scratch: RefCell<Vec<u8>>,
     /// The same for heads of HTTP/3.
@@ -225,14 +226,19 @@ impl Worker {
         }
     }
 
-    /// Counts a record, of what went by the plan of this generation, and logs it.
-    pub(crate) fn tell(&self, record: &Record<'_>, series: &WorkerSeries<'_>, generation: u64) {
+    /// Counts a record, of what went by the plan of this generation, and logs it, with what filters have noted.
+    pub(crate) fn tell(
+        &self,
+        record: &Record<'_>,
+        series: &WorkerSeries<'_>,
+        (generation, notes): (u64, Option<&Notes>),
+    ) {
         telemetry::count(record, series);
         if self.has_trial.get() {
             self.weigh(record, generation);
         }
         if let Some(log) = &mut *self.logs.borrow_mut() {
-            log.write(record);
+            log.write(record, notes);
         }
     }
 
@@ -240,7 +246,8 @@ impl Worker {
     pub(crate) fn log_failure(&self, facts: &ConnectionFacts, fault: Fault) {
         let Some(log) = &mut *self.logs.borrow_mut() else { return };
         let facts = facts.facts(facts.peer.ip(), "");
-        log.write(&Record { fault: Some(fault), at: SystemTime::now(), ..Record::empty(&facts, Kind::Stream) });
+        let (fault, at) = (Some(fault), SystemTime::now());
+        log.write(&Record { fault, at, ..Record::empty(&facts, Kind::Stream) }, None);
     }
 
     #[cold]

@@ -12,11 +12,10 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::RequestHead;
-use model::facts::Caller;
+use model::ResponseHead;
 use model::fields::{FieldName, Fields, Known, reads_as};
 use model::snapshot::HttpListener;
-use plan::filter::{Guarded, GuardedResponse, Notes};
+use plan::filter::{Guarded, GuardedResponse, Noted, ResponseView};
 use plan::hedge::Hedging;
 use plan::retry::Savings;
 use plan::{ClusterPlan, ClusterState, EndpointState, ListenerPlan, ListenerState, PickCache, Plan, RoutePlan};
@@ -328,12 +327,12 @@ impl WorkerPlan {
         Some(self.withheld.get(route.index)?.get_or_init(|| Rc::new(Withheld(all()))))
     }
 
-    /// What a response to this request, with the notes of its filters and this status, must not bring as trailers; `None`: all may come.
+    /// What this response, with the notes of its filters, must not bring as trailers; `None`: all may come.
     pub(crate) fn withheld_response(
         &self,
         route: &RoutePlan,
-        request: (&RequestHead, Caller<'_>),
-        noted: (&Notes, u16),
+        response: (&ResponseHead, &ResponseView<'_>),
+        noted: Noted<'_>,
         scratch: &mut Vec<u8>,
     ) -> Option<Rc<Withheld>> {
         let guarded = route.chain.guarded_response();
@@ -341,7 +340,7 @@ impl WorkerPlan {
             return None;
         }
         let mut all = || {
-            let fields = guarded.iter().flat_map(|one| one.fields(request, noted, scratch)).cloned();
+            let fields = guarded.iter().flat_map(|one| one.fields(response, noted, scratch)).cloned();
             Rc::new(Withheld(fields.collect()))
         };
         if guarded.iter().any(GuardedResponse::is_conditional) {

@@ -104,7 +104,7 @@ fn main() {
     ] {
         let target = LogTarget::File(PathBuf::from("/dev/null"));
         let logs: Vec<AccessLog> =
-            format.into_iter().map(|format| AccessLog { target: target.clone(), format }).collect();
+            format.into_iter().map(|format| AccessLog { target: target.clone(), format, when: None }).collect();
         let open = AccessLogs::open(&logs, 1).expect("/dev/null can be written");
         let mut writer = open.writer(0);
         measure(name, |turn| {

@@ -31,6 +31,18 @@ pub struct AccessLog {
     /// The line, with variables in braces, when `format` is `line`.
     #[serde(default = "log_line")]
     pub line: String,
+    /// Which exchanges are written; by default all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<LogWhen>,
+}
+
+/// Which exchanges an access log contains.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogWhen {
+    /// A CEL expression that must be true, such as `response.code >= 500 || request.duration > duration("1s")`.
+    #[schemars(length(min = 1))]
+    pub expression: String,
 }
 
 /// Format of a record: a built-in one, or one of `log_formats`.

@@ -36,6 +36,11 @@ pub struct Match {
     /// The client address is in any of these networks, such as `10.0.0.0/8` or `192.0.2.7`.
     #[serde(skip_serializing_if = "OneOrMany::is_empty")]
     pub source: OneOrMany,
+    /// A CEL expression that must be true, for what the other keys cannot say, such as
+    /// `request.path.endsWith(".php") || request.size > quantity("1MiB")`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub expression: Option<String>,
 }
 
 /// A condition on the path, without the query, after normalization (`paths` of the listener).

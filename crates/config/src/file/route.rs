@@ -154,7 +154,7 @@ pub struct WeightedCluster {
     pub weight: u32,
 }
 
-/// A redirect. Parts that are left out are kept from the request; at least one of `scheme`, `host`, `port` and `path` is
+/// A redirect. Parts that are left out are kept from the request; at least one of `scheme`, `host`, `port` and `path`, or `to`, is
 /// required.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -177,6 +177,19 @@ pub struct Redirect {
     /// Path, which may hold variables such as `{path}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// An expression that gives the whole location instead, such as `maps.moved[request.path]`: a path, or a URL. Only constants and values of
+    /// maps may name another host. A request for which it gives nothing is answered 404.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<RedirectTo>,
+}
+
+/// The location of a redirect by expression.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RedirectTo {
+    /// A CEL expression over facts that are known when the route is chosen.
+    #[schemars(length(min = 1))]
+    pub expression: String,
 }
 
 /// A fixed response.

@@ -9,13 +9,14 @@ use serde_json::Value;
 use crate::units::Time;
 
 /// A table of counters and rates by key, which the filter `track` counts into and `when: { table: … }` reads. It is shared by all
-/// workers and has a bounded size. Each entry takes 16 bytes, its key (16 bytes for `client`, 32 for a header field), 8 for each counter
+/// workers and has a bounded size. Each entry takes 16 bytes, its key (16 bytes for `client`, 32 for others), 8 for each counter
 /// and 16 for each rate; memory is allocated with the first entries. A configuration change keeps the entries unless `key`, `keys_max`,
 /// `counters` or `rates` change; so does an upgrade.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// What entries are by: `client`, the client address, or `{ header: NAME }`, the value of a request field.
+    /// What entries are by: `client`, the client address, `{ header: NAME }`, the value of a request field, or
+    /// `{ expression: CEL }`, a value that is computed of the request.
     #[serde(default)]
     pub key: TableKey,
     /// With `key: client`: bits of an IPv4 address that identify a client; 32 by default.
@@ -79,6 +80,8 @@ pub enum TableKey {
     Client,
     /// The value of a request field.
     Header(String),
+    /// The value of an expression.
+    Expression(String),
 }
 
 impl<'de> Deserialize<'de> for TableKey {
@@ -90,10 +93,15 @@ impl<'de> Deserialize<'de> for TableKey {
                 if let Some(Value::String(name)) = map.get("header") {
                     return Ok(Self::Header(name.clone()));
                 }
+                if let Some(Value::String(text)) = map.get("expression") {
+                    return Ok(Self::Expression(text.clone()));
+                }
             }
             _ => {}
         }
-        Err(de::Error::custom(format!("{value} is not a key: write `client` or {{ header: NAME }}")))
+        Err(de::Error::custom(format!(
+            "{value} is not a key: write `client`, {{ header: NAME }} or {{ expression: CEL }}"
+        )))
     }
 }
 
@@ -113,6 +121,15 @@ impl JsonSchema for TableKey {
                 "type": "object",
                 "properties": { "header": { "type": "string", "description": "Name of the request field." } },
                 "required": ["header"],
+                "additionalProperties": false,
+            },
+            {
+                "type": "object",
+                "properties": { "expression": {
+                    "type": "string",
+                    "description": "A CEL expression whose value is the key.",
+                } },
+                "required": ["expression"],
                 "additionalProperties": false,
             },
         ] })

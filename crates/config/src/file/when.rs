@@ -40,6 +40,11 @@ pub struct When {
     /// What tables have counted of this client or key: one condition, or a list of which all must hold.
     #[serde(skip_serializing_if = "OneOrMany::is_empty")]
     pub table: OneOrMany<TableTest>,
+    /// A CEL expression that must be true, for what the other keys cannot say, such as
+    /// `request.headers["x-tenant"] == jwt.claims["tenant"]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub expression: Option<String>,
     /// Any of these statuses of the response: `404`, `5xx` or `500-599`. Only for filters that act only on responses.
     #[serde(skip_serializing_if = "OneOrMany::is_empty")]
     pub status: OneOrMany<StatusText>,
@@ -68,6 +73,7 @@ impl When {
             cookies: self.cookies.clone(),
             proxy_tlvs: self.proxy_tlvs.clone(),
             source: self.source.clone(),
+            expression: self.expression.clone(),
         }
     }
 }

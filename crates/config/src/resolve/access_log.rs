@@ -26,7 +26,8 @@ impl Resolver<'_> {
                 None => snapshot::LogTarget::Stdout,
             },
         };
-        Some(snapshot::AccessLog { target, format: format? })
+        let when = log.when.as_ref().map(|when| when.expression.clone());
+        Some(snapshot::AccessLog { target, format: format?, when })
     }
 
     fn log_format(&mut self, at: &str, log: &file::AccessLog) -> Option<snapshot::LogFormat> {

@@ -64,9 +64,9 @@ fn places_around(place: Place<'_>) -> Vec<Place<'_>> {
 }
 
 /// Returns how the router ranks routes of one host and path; the smaller is asked first.
-fn rank(asked: &Match) -> (bool, [Reverse<usize>; 4], bool) {
+fn rank(asked: &Match) -> (bool, [Reverse<usize>; 4], bool, bool) {
     let counts = [&asked.headers, &asked.query, &asked.cookies, &asked.proxy_tlvs].map(|list| Reverse(list.len()));
-    (asked.methods.is_empty(), counts, asked.sources.is_empty())
+    (asked.methods.is_empty(), counts, asked.sources.is_empty(), asked.expression.is_none())
 }
 
 /// Returns whether `one` holds for all requests that `other` holds for, of which host and path are at one of the [places
@@ -76,7 +76,7 @@ fn covers(one: &Route, other: &Route) -> bool {
         one.is_empty() || (!other.is_empty() && other.iter().all(|name| one.contains(name)))
     };
     // Named one by one, so that no condition is forgotten.
-    let Match { hosts: _, path, methods, headers, query, cookies, proxy_tlvs, sources } = &one.matches;
+    let Match { hosts: _, path, methods, headers, query, cookies, proxy_tlvs, sources, expression } = &one.matches;
     let asked = &other.matches;
     let takes_methods = methods.is_empty()
         || (!asked.methods.is_empty() && asked.methods.iter().all(|method| methods.contains(method)));
@@ -86,6 +86,7 @@ fn covers(one: &Route, other: &Route) -> bool {
         && (path.is_none() || path_key(path.as_ref()).is_some() || begins_with_slash(asked))
         && takes_methods
         && takes_sources
+        && (expression.is_none() || *expression == asked.expression)
         && values_cover((headers, &asked.headers), true)
         && values_cover((query, &asked.query), false)
         && values_cover((cookies, &asked.cookies), false)

@@ -13,6 +13,7 @@ use super::Resolver;
 use super::address::is_host_name;
 use crate::diagnostic::{choose, nearest};
 use crate::file;
+use crate::part;
 
 /// How names of conditions are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,6 +99,7 @@ impl Resolver<'_> {
             cookies: self.values(&format!("{at}/cookies"), &written.cookies, Names::Cookies),
             proxy_tlvs: self.values(&format!("{at}/proxy_tlvs"), &written.proxy_tlvs, Names::Tlvs),
             sources: self.parsed(&format!("{at}/source"), written.source.as_slice(), is_one(&written.source)),
+            expression: written.expression.clone(),
         }
     }
 
@@ -190,7 +192,9 @@ impl Resolver<'_> {
     }
 
     pub(super) fn issue(&mut self, issue: Issue) {
-        self.report(&issue.path, issue.message, issue.suggestion);
+        let span = part::place_of(self.documents, self.tree, &issue);
+        let (message, suggestion) = self.discreet(&issue.path, issue.message, issue.suggestion);
+        self.sink.push(span, message, suggestion);
     }
 
     fn action(&mut self, at: &str, written: &file::Route) -> Option<Action> {
@@ -258,7 +262,16 @@ impl Resolver<'_> {
     }
 
     fn redirect(&mut self, at: &str, written: &file::Redirect) -> Redirect {
-        let file::Redirect { status, scheme, host, port, path } = written.clone();
+        let file::Redirect { status, scheme, host, port, path, to } = written.clone();
+        if to.is_some() {
+            for key in ["scheme", "host", "port", "path"] {
+                if self.has(at, key) {
+                    let span = self.key_span(at, key);
+                    let message = format!("`{key}` has no effect beside `to`, which is the whole location");
+                    self.sink.push(span, message, Some("leave it out".to_owned()));
+                }
+            }
+        }
         if let Some(host) = &host {
             self.host(&format!("{at}/host"), host);
         }
@@ -272,11 +285,11 @@ impl Resolver<'_> {
                 Ok(_) => self.field_value(&place, path),
             }
         }
-        if ["scheme", "host", "port", "path"].iter().all(|key| !self.has(at, key)) {
-            let mend = "add `scheme`, `host`, `port` or `path`".to_owned();
+        if ["scheme", "host", "port", "path", "to"].iter().all(|key| !self.has(at, key)) {
+            let mend = "add `scheme`, `host`, `port`, `path` or `to`".to_owned();
             self.report(at, "the redirect leads back to the same address", Some(mend));
         }
-        Redirect { status, scheme, host, port, path }
+        Redirect { status, scheme, host, port, path, to: to.map(|to| to.expression) }
     }
 
     fn respond(&mut self, at: &str, written: &file::Respond) -> LocalResponse {

@@ -50,19 +50,28 @@ impl Resolver<'_> {
                 ipv4_prefix: written.ipv4_prefix.unwrap_or(32),
                 ipv6_prefix: written.ipv6_prefix.unwrap_or(64),
             }),
+            file::TableKey::Expression(text) => {
+                self.no_prefixes(at, "expression");
+                Some(TableKey::Expression(text.clone()))
+            }
             file::TableKey::Header(name) => {
-                for key in ["ipv4_prefix", "ipv6_prefix"] {
-                    if self.has(at, key) {
-                        let span = self.key_span(at, key);
-                        let message = format!("`{key}` has no effect with `key: {{ header: … }}`");
-                        self.sink.push(span, message, Some("leave it out".to_owned()));
-                    }
-                }
+                self.no_prefixes(at, "header");
                 if !is_token(name.as_bytes()) {
                     self.report(&format!("{at}/key/header"), format!("`{name}` is not a header field name"), None);
                     return None;
                 }
                 Some(TableKey::Header(name.to_ascii_lowercase()))
+            }
+        }
+    }
+
+    /// Reports bits of addresses beside a key that is none.
+    fn no_prefixes(&mut self, at: &str, kind: &str) {
+        for key in ["ipv4_prefix", "ipv6_prefix"] {
+            if self.has(at, key) {
+                let span = self.key_span(at, key);
+                let message = format!("`{key}` has no effect with `key: {{ {kind}: … }}`");
+                self.sink.push(span, message, Some("leave it out".to_owned()));
             }
         }
     }

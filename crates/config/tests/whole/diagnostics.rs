@@ -227,7 +227,7 @@ clusters: { a: { endpoints: ['127.0.0.1:1'] } }
             "5: unknown key `clustr` in route 3 (did you mean `cluster`?)",
             "6: all weights are 0 (give at least one cluster a weight)",
             "6: cluster `a` is listed twice",
-            "7: the redirect leads back to the same address (add `scheme`, `host`, `port` or `path`)",
+            "7: the redirect leads back to the same address (add `scheme`, `host`, `port`, `path` or `to`)",
             "8: `a:80` is not a host name, nor an address, without a port",
             "8: `{` is never closed in `x{`: write `{{` for a brace",
             "8: `scheme` must be `http` or `https`, not the text `ftp`",

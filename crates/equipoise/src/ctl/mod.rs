@@ -1,5 +1,6 @@
 //! `equipoise ctl`: asks and changes a running program by its API. It does nothing that the API does not.
 
+mod map;
 pub(crate) mod options;
 mod text;
 
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Answered, Asked, Client, Unanswered, encoded};
 use crate::ending::Ending;
+use map::Map;
 use options::{Action, CanaryEnd, Command, Config, Ctl, Dry, Endpoint, TableAction, Tag, Try};
 
 /// Runs the command.
@@ -139,6 +141,7 @@ fn asked(command: &Command) -> Result<Asked, String> {
             bare("POST", &format!("/api/generations/{generation}/rollback"), Some(*dry))
         }
         Command::Table { action } => table_asked(action.as_ref()),
+        Command::Map(map) => map_asked(map),
         Command::Config(config) => config_asked(config)?,
         Command::Endpoint(endpoint) => endpoint_asked(endpoint),
     })
@@ -160,6 +163,24 @@ fn config_asked(config: &Config) -> Result<Asked, String> {
         Config::Remove { kind, name, dry } => bare("DELETE", &object(kind, name), Some(*dry)),
         Config::Reset { dry } => bare("DELETE", "/api/config", Some(*dry)),
     })
+}
+
+fn map_asked(asked: &Map) -> Asked {
+    let path = |map: &str| format!("/api/maps/{}", encoded(map));
+    let entry = |map: &str, key: &str| format!("{}/entries/{}", path(map), encoded(key));
+    match asked {
+        Map::List { map: None, .. } => get("/api/maps"),
+        Map::List { map: Some(map), containing, limit, after } => {
+            let containing =
+                containing.as_ref().map_or_else(String::new, |text| format!("&containing={}", encoded(text)));
+            get(format!("{}?limit={limit}&after={}{containing}", path(map), after.unwrap_or(0)))
+        }
+        Map::Get { map, key } => get(entry(map, key)),
+        Map::Set { map, key, value } => send("PUT", entry(map, key), &json!({ "value": value })),
+        Map::Delete { map, key } => bare("DELETE", &entry(map, key), None),
+        Map::Reset { map, key: Some(key) } => bare("DELETE", &format!("{}/edits/{}", path(map), encoded(key)), None),
+        Map::Reset { map, key: None } => bare("DELETE", &format!("{}/edits", path(map)), None),
+    }
 }
 
 fn endpoint_asked(asked: &Endpoint) -> Asked {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::map::Map;
 use crate::client::{AdminAddress, Tls};
 
 /// `equipoise ctl`
@@ -104,6 +105,14 @@ pub(crate) enum Command {
     },
     /// Change one endpoint
     Endpoint(Endpoint),
+    /// List maps, look into them, and change entries in memory
+    ///
+    /// Changes apply at once, and until the program ends: put lasting entries into the configuration or the file of the map.
+    #[command(
+        after_help = "Examples:\n  equipoise ctl map list\n  equipoise ctl map list tenants\n  equipoise ctl map get tenants shop.example.com\n  equipoise ctl map set tenants shop.example.com gold\n  equipoise ctl map delete tenants shop.example.com\n  equipoise ctl map reset tenants"
+    )]
+    #[command(subcommand)]
+    Map(Map),
     /// List open client connections
     #[command(
         after_help = "Examples:\n  equipoise ctl connections\n  equipoise ctl connections --listener web --limit 10"

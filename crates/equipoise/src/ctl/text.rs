@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
+use super::map::Map;
 use super::options::{CanaryEnd, Command, Config, TableAction};
 use crate::escape;
 
@@ -20,6 +21,7 @@ pub(super) fn render(command: &Command, told: &Value) -> String {
         Command::Canary { end: None } => canaries(told),
         Command::Canary { end: Some(CanaryEnd::Abort) } => "canary rolled back\n".to_owned(),
         Command::Endpoints { .. } => endpoints(&told["endpoints"]),
+        Command::Map(map) => maps(map, told),
         Command::Log { .. } => format!("{}\n", text(&told["level"])),
         Command::Connections { .. } => connections(told),
         Command::Table { action } => tables(action.as_ref(), told),
@@ -73,6 +75,30 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         out.push_str(&line(&mut row.iter().map(String::as_str)));
     }
     out
+}
+
+fn maps(asked: &Map, told: &Value) -> String {
+    let summary = |one: &Value| ["name", "match", "entries", "edited", "file"].map(|key| text(&one[key])).to_vec();
+    match asked {
+        Map::List { map: None, .. } => {
+            let rows: Vec<Vec<String>> = list(&told["maps"]).map(summary).collect();
+            table(&["MAP", "MATCH", "ENTRIES", "EDITED", "FILE"], &rows)
+        }
+        Map::List { .. } => {
+            let edited = |one: &Value| if one["edited"] == true { "yes" } else { "-" }.to_owned();
+            let row = |one: &Value| vec![text(&one["key"]), text(&one["value"]), edited(one)];
+            let rows: Vec<Vec<String>> = list(&told["list"]).map(row).collect();
+            let mut out = table(&["KEY", "VALUE", "EDITED"], &rows);
+            if let Some(next) = told["next"].as_u64() {
+                out.push_str(&format!("more: --after {next}\n"));
+            }
+            out
+        }
+        Map::Get { .. } => format!("{}\n", text(&told["value"])),
+        Map::Set { .. } => "set until the program ends\n".to_owned(),
+        Map::Delete { .. } => "deleted until the program ends\n".to_owned(),
+        Map::Reset { .. } => format!("{} entries of the map {} are edited\n", told["edited"], text(&told["name"])),
+    }
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {

@@ -11,6 +11,8 @@ pub struct AccessLog {
     pub target: LogTarget,
     /// How a record looks.
     pub format: LogFormat,
+    /// An expression: only exchanges for which it holds are written. `None`: all.
+    pub when: Option<String>,
 }
 
 /// Where a log goes.

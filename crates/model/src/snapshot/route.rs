@@ -90,4 +90,6 @@ pub struct Redirect {
     pub port: Option<u16>,
     /// The path; may hold variables as in [`crate::template`].
     pub path: Option<String>,
+    /// An expression (CEL) that gives the whole location; then there are no other parts.
+    pub to: Option<String>,
 }

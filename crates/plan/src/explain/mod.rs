@@ -100,7 +100,7 @@ pub fn explain(
                 let none = (Vec::new(), router.routes().len());
                 return Ok(subject.explanation(asked.shown(), none, Vec::new(), refused(fault)));
             }
-            let routes = routes::ask(router, &head, question, &mut scratch);
+            let routes = routes::ask(router, (&head, &facts), question, &mut scratch);
             let routes_unfit = router.routes().len() - routes.len();
             let taken = routes.iter().find(|route| route.holds).and_then(|told| route_named(plan, &told.name));
             let (filters, outcome) = match taken {
@@ -183,9 +183,12 @@ impl Subject<'_> {
                 Outcome::Answer { status: local.status, why: "the route sends a fixed response".into() }
             }
             ActionPlan::Redirect(redirect) => {
-                let local = redirect.respond(head, facts);
-                let to = local.fields.first().map_or("", |(_, value)| value);
-                Outcome::Answer { status: local.status, why: format!("the route redirects to {to}") }
+                let local = redirect.respond(head, facts, scratch);
+                let why = match local.fields.first() {
+                    Some((_, to)) => format!("the route redirects to {to}"),
+                    None => "the expression of the redirect gives no target".to_owned(),
+                };
+                Outcome::Answer { status: local.status, why }
             }
             ActionPlan::Choice(choice) => match choice.choose(head, facts, scratch) {
                 None => refused(Fault::UnknownCluster),

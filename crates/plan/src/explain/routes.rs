@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use model::RequestHead;
 use model::matching::{Match, PathMatch, ValueTest};
+use model::{Facts, RequestHead};
 use serde::{Deserialize, Serialize};
 
 use super::Question;
@@ -25,7 +25,7 @@ pub struct RouteExplanation {
 /// Asks all routes that come into question, in order.
 pub(super) fn ask(
     router: &Router,
-    head: &RequestHead,
+    (head, facts): (&RequestHead, &Facts<'_>),
     question: &Question,
     scratch: &mut Vec<u8>,
 ) -> Vec<RouteExplanation> {
@@ -37,7 +37,7 @@ pub(super) fn ask(
             let matches = &route.route.matches;
             let hides = question.hides_values;
             let test = |test: &ValueTest| if hides { "does not match".to_owned() } else { test.unmet() };
-            let unmet = route.conditions.unmet((matches, &test), (head, question.client.into()), scratch);
+            let unmet = route.conditions.unmet((matches, &test), (head, facts.caller()), scratch);
             told.push(RouteExplanation {
                 name: route.name().to_string(),
                 asks: asks(matches, route.route.priority),
@@ -70,7 +70,8 @@ fn asks(matches: &Match, priority: i32) -> String {
         + matches.query.len()
         + matches.cookies.len()
         + matches.proxy_tlvs.len()
-        + usize::from(!matches.sources.is_empty());
+        + usize::from(!matches.sources.is_empty())
+        + usize::from(matches.expression.is_some());
     if others > 0 {
         parts.push(format!("{others} more condition{}", if others == 1 { "" } else { "s" }));
     }

@@ -4,7 +4,7 @@ use model::Issue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::fields::{Mode, WriteFields};
+use super::fields::{FieldValue, Mode, WriteFields};
 use super::settings::{Ordered, Settings};
 use super::variables::Stage;
 use super::{Compiling, FilterEntry, Steps};
@@ -27,10 +27,10 @@ filters:
 /// Field names, each with its value. Values may hold variables such as `{endpoint}`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
-struct AddResponseHeader(Ordered<String>);
+struct AddResponseHeader(Ordered<FieldValue>);
 
 impl Settings for AddResponseHeader {
-    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
-        WriteFields::compile(Mode::Add, Stage::Response, &self.0).map(Steps::of_response)
+    fn compile(self, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
+        WriteFields::compile((Mode::Add, Stage::Response), &self.0, compiling).map(Steps::of_response)
     }
 }

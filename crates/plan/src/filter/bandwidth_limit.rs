@@ -10,13 +10,13 @@ use model::{Issue, RequestHead, ResponseHead};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 
-use super::limit_key::KeySetting;
+use super::limit_key::{RequestKey, RequestKeySetting};
 use super::settings::{Settings, SizeText};
 use super::{
     Compiling, Extent, FilterEntry, MakeStage, Pace, Rank, RequestBodyStep, ResponseBodyStep, ResponseView, Stage,
     Steps, Turn,
 };
-use crate::limit::{Key, Rates};
+use crate::limit::Rates;
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<BandwidthLimit>("bandwidth_limit", DOC);
 
@@ -30,7 +30,7 @@ memory than otherwise, and the time-outs for slow clients and endpoints do not c
 
 - `stream`, the default: each request by itself. A client with several connections or streams gets the rate on each.
 - `key`: all requests of a `key` together, over all workers: `client`, the default (IPv6 addresses by their network of `ipv6_prefix` bits,
-  64 by default), or `{ header: NAME }`. They take turns of a sixteenth of a second.
+  64 by default), `{ header: NAME }`, or `{ expression: CEL }`. They take turns of a sixteenth of a second.
 
 Chunks are counted with their framing, and a head of HTTP/1.1 with its body. Compressed bodies count as they are sent. WebSockets and other
 tunnels have no limit. A body that a filter or a retry rule keeps in memory is read from the client at full speed. State by key has room
@@ -64,8 +64,8 @@ struct BandwidthLimit {
     /// What has the rate: `stream`, the default, or `key`.
     #[serde(default)]
     per: Per,
-    /// With `per: key`, what is counted: `client`, the default, or `{ header: NAME }`.
-    key: Option<KeySetting>,
+    /// With `per: key`, what is counted: `client`, the default, `{ header: NAME }` or `{ expression: CEL }`.
+    key: Option<RequestKeySetting>,
     /// Bits of an IPv6 address that identify a client, from 1 to 128; 64 by default.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: Option<u8>,
@@ -164,7 +164,7 @@ impl Settings for BandwidthLimit {
 
 /// Rates that all requests of a key share.
 struct ByKey {
-    key: Key,
+    key: RequestKey,
     down: Arc<Rates>,
     up: Arc<Rates>,
 }
@@ -176,7 +176,7 @@ impl ByKey {
             let message = format!("{keys_max} keys are not between 1 and 10000000");
             return Err(Issue::at("keys_max", message).suggest("leave it out for 100000"));
         }
-        let key = settings.key.clone().unwrap_or_default().compile(settings.ipv6_prefix)?;
+        let key = settings.key.clone().unwrap_or_default().compile(settings.ipv6_prefix, compiling)?;
         let mut rates =
             |name: &str| compiling.kept(&format!("{name} {key:?} {keys_max}"), || Rates::new(keys_max as usize));
         let (down, up) = (rates("down"), rates("up"));
@@ -271,8 +271,7 @@ struct Shared {
 
 impl Shared {
     fn new(rate: ByteRate, (by_key, rates): (&ByKey, &Arc<Rates>), head: &RequestHead, turn: &mut Turn<'_>) -> Self {
-        let client = turn.facts.client;
-        let number = by_key.key.with(head, client, |key| rates.number_of(key, turn.now, turn.chance));
+        let number = by_key.key.with(head, turn, |key, turn| rates.number_of(key, turn.now, turn.chance));
         Self { rate, rates: Arc::clone(rates), number }
     }
 }

@@ -13,6 +13,7 @@ use super::{
     ResponseBodyStep, ResponseStep, ResponseView, Stage, Turn, compile_one,
 };
 use crate::jose::KeySource;
+use crate::map::{MapPlan, Maps};
 use crate::table::Table;
 
 /// The filters of one route, compiled: only the steps that exist.
@@ -33,29 +34,31 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Compiles the filters of a route that had those of `before`, if it was there: what they keep is taken over.
+    /// Compiles the filters of a route that had those of `before`, if it was there: what they keep is taken over. Their expressions may use
+    /// no maps.
+    ///
+    /// # Errors
+    /// As [`Self::compile_with`].
+    pub fn compile(uses: &[FilterUse], before: Option<&Self>) -> Result<Self, Vec<Issue>> {
+        Self::compile_with(uses, before, (&[], Maps::Known(&[])))
+    }
+
+    /// Compiles them where their expressions may use these maps.
     ///
     /// # Errors
     /// Every filter that does not compile. Paths begin with its place in the list and its name: `0/cors/max_age`.
-    pub fn compile(uses: &[FilterUse], before: Option<&Self>) -> Result<Self, Vec<Issue>> {
-        Self::compile_with(uses, before, &[])
-    }
-
-    /// The same beside these tables.
-    ///
-    /// # Errors
-    /// As [`Self::compile`].
     pub(crate) fn compile_with(
         uses: &[FilterUse],
         before: Option<&Self>,
-        tables: &[Arc<Table>],
+        (tables, maps): (&[Arc<Table>], Maps<'_>),
     ) -> Result<Self, Vec<Issue>> {
         let (mut request, mut issues) = (Vec::new(), Vec::new());
         let mut response: Vec<Box<dyn ResponseStep>> = Vec::new();
         let mut request_bodies: Vec<Box<dyn RequestBodyStep>> = Vec::new();
         let mut response_bodies: Vec<Box<dyn ResponseBodyStep>> = Vec::new();
         let (mut guarded, mut guarded_response) = (Vec::new(), Vec::new());
-        let mut compiling = Compiling::after(before.map_or(&[], |chain| &chain.holdings.kept)).beside(tables);
+        let before = before.map_or(&[][..], |chain| &chain.holdings.kept);
+        let mut compiling = Compiling::after(before).beside(tables).with_maps(maps);
         for (place, used) in uses.iter().enumerate() {
             match compile_one((place, used), &mut compiling) {
                 Ok(steps) => {
@@ -101,6 +104,11 @@ impl Chain {
         &self.holdings.called
     }
 
+    /// The maps that its expressions use.
+    pub(crate) fn maps(&self) -> &[Arc<MapPlan>] {
+        &self.holdings.maps
+    }
+
     /// What its filters have counted. A filter that stands several times in the list has as many of an event.
     pub fn counted(&self) -> &[Counted] {
         &self.holdings.counted
@@ -113,7 +121,7 @@ impl Chain {
 
     /// For compiling its filters once more, with the very state that they keep.
     pub(crate) fn compiling_again(&self) -> Compiling<'_> {
-        Compiling::after(&self.holdings.kept).beside(&self.holdings.tables)
+        Compiling::after(&self.holdings.kept).beside(&self.holdings.tables).with_maps(Maps::Known(&self.holdings.maps))
     }
 
     /// Whether the tables that its filters use are the very same as those of their names in a list.

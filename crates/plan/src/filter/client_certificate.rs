@@ -183,6 +183,7 @@ mod tests {
                 dns: text(&["Web.internal.example", "b.example"]),
                 uris: text(&["spiffe://prod.example/ns/web/sa/main"]),
                 emails: text(&["ops@acme.example"]),
+                ..ClientNames::default()
             })),
             ..TlsFacts::default()
         }

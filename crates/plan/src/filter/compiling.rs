@@ -4,10 +4,12 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use model::Name;
+use model::{Issue, Name};
 
 use super::events::{Counted, EventCounter};
 use super::need::CalledCluster;
+use crate::expression::{Condition, Names, Scope, Tables, Used, Value};
+use crate::map::{MapPlan, Maps};
 use crate::table::Table;
 
 /// State of a filter that all workers share and that plans to come take over.
@@ -29,12 +31,16 @@ pub(super) struct Holdings {
     pub counted: Box<[Counted]>,
     /// The tables that its filters use.
     pub tables: Box<[Arc<Table>]>,
+    /// Maps that its expressions use.
+    pub maps: Vec<Arc<MapPlan>>,
 }
 
 /// One chain while it is compiled.
 pub struct Compiling<'a> {
     /// The state of the chain that the route of the same name had before.
     before: &'a [Kept],
+    /// Those that expressions may use, and those that they do.
+    maps: (Maps<'a>, Vec<Arc<MapPlan>>),
     kept: Vec<Kept>,
     notes: usize,
     called: Vec<Called>,
@@ -72,7 +78,13 @@ impl<'a> Compiling<'a> {
     /// The filters of a route after those that kept this.
     pub(super) fn after(before: &'a [Kept]) -> Self {
         let (kept, called, counted, used) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { before, kept, notes: 0, called, counted, filter: (0, ""), tables: None, used }
+        let maps = (Maps::Unknown, Vec::new());
+        Self { before, maps, kept, notes: 0, called, counted, filter: (0, ""), tables: None, used }
+    }
+
+    /// Says which maps expressions may use.
+    pub(super) fn with_maps(self, maps: Maps<'a>) -> Self {
+        Self { maps: (maps, self.maps.1), ..self }
     }
 
     /// Says which tables there are.
@@ -136,6 +148,36 @@ impl<'a> Compiling<'a> {
         self.counted.push(Counted::new(self.filter.1, event, count));
     }
 
+    /// Compiles an expression that is true or false.
+    ///
+    /// # Errors
+    /// What is wrong with it, and at which character; the path is empty.
+    pub fn condition(&mut self, text: &str, scope: Scope) -> Result<Condition, Issue> {
+        let compiled = Condition::compile_with(text, scope, self.names())?;
+        self.keep_used(compiled.used());
+        Ok(compiled)
+    }
+
+    /// Compiles an expression whose value is used as text.
+    ///
+    /// # Errors
+    /// What is wrong with it, and at which character; the path is empty.
+    pub fn value(&mut self, text: &str, scope: Scope) -> Result<Value, Issue> {
+        let compiled = Value::compile_with(text, scope, self.names())?;
+        self.keep_used(compiled.used());
+        Ok(compiled)
+    }
+
+    /// What expressions may name.
+    fn names(&self) -> Names<'a> {
+        Names { maps: self.maps.0, tables: self.tables.map_or(Tables::Unknown, Tables::Known) }
+    }
+
+    fn keep_used(&mut self, used: &Used) {
+        self.maps.1.extend_from_slice(&used.maps);
+        self.used.extend_from_slice(&used.tables);
+    }
+
     /// What the chain has beside its steps.
     pub(super) fn finish(self) -> Holdings {
         Holdings {
@@ -143,6 +185,7 @@ impl<'a> Compiling<'a> {
             called: self.called.into(),
             counted: self.counted.into(),
             tables: self.used.into(),
+            maps: self.maps.1,
         }
     }
 }

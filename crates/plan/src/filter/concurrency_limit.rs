@@ -9,12 +9,12 @@ use model::{Issue, RequestHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::limit_key::KeySetting;
+use super::limit_key::{RequestKey, RequestKeySetting};
 use super::notes::LimitStatus;
 use super::over::{Excess, Over, too_many};
 use super::settings::Settings;
 use super::{AtEnd, Compiling, Ended, FilterEntry, Flow, Found, RequestStep, Steps, Turn};
-use crate::limit::{InFlight, Key};
+use crate::limit::InFlight;
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<ConcurrencyLimit>("concurrency_limit", DOC);
 
@@ -52,9 +52,9 @@ struct ConcurrencyLimit {
     /// Requests in flight of each key, from 0 to 1,000,000.
     #[schemars(range(min = 0, max = 1_000_000))]
     max: u32,
-    /// What is counted: `client`, the default, or `{ header: NAME }`.
+    /// What is counted: `client`, the default, `{ header: NAME }` or `{ expression: CEL }`.
     #[serde(default)]
-    key: KeySetting,
+    key: RequestKeySetting,
     /// Bits of an IPv6 address that identify a client, from 1 to 128; 64 by default.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: Option<u8>,
@@ -77,7 +77,7 @@ impl Settings for ConcurrencyLimit {
             return Err(issue.suggest("use `queue` of the cluster, or `rate_limit` with `over: { delay: … }`"));
         }
         let excess = Excess::compile(self.over, self.status, compiling)?;
-        let key = self.key.compile(self.ipv6_prefix)?;
+        let key = self.key.compile(self.ipv6_prefix, compiling)?;
         let places = compiling.kept(&format!("{key:?}"), Places::default);
         let counts_excess = self.over == Over::Mark;
         Ok(Steps::of_request(ConcurrencyLimitStep { max: self.max, key, places, excess, counts_excess }))
@@ -96,7 +96,7 @@ impl AtEnd for Places {
 
 struct ConcurrencyLimitStep {
     max: u32,
-    key: Key,
+    key: RequestKey,
     places: Arc<Places>,
     excess: Excess,
     /// A request beyond the limit goes on, so that it is in flight too.
@@ -105,8 +105,7 @@ struct ConcurrencyLimitStep {
 
 impl RequestStep for ConcurrencyLimitStep {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
-        let client = turn.facts.client;
-        let InTurn { is_within, place } = self.key.with(head, client, |key| self.enter(key, turn));
+        let InTurn { is_within, place } = self.key.with(head, turn, |key, turn| self.enter(key, turn));
         if let Some(place) = place {
             turn.notes.at_end(Arc::clone(&self.places) as Arc<dyn AtEnd>, place);
         }

@@ -9,6 +9,7 @@ use super::{
     Answers, Compiling, Extent, Flow, Found, GuardedResponse, MakeStage, Rank, RequestBodyStep, RequestStep,
     ResponseBodyStep, ResponseStep, ResponseView, Stage, Steps, Turn,
 };
+use crate::expression::Scope;
 use crate::route::when::{Asked, WhenPlan};
 
 /// Something done where a condition holds.
@@ -31,10 +32,10 @@ fn asked<'h, 'a: 'h>(head: &'h RequestHead, turn: &Turn<'a>) -> Asked<'h> {
 /// # Errors
 /// What is wrong with the condition, with its path below `when`.
 pub(super) fn steps(when: &When, steps: Steps, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
-    let mut when = WhenPlan::compile(when, compiling)?;
-    if (steps.request.is_some() || steps.request_body.is_some())
-        && let Some(path) = when.asks_status()
-    {
+    let acts_on_requests = steps.request.is_some() || steps.request_body.is_some();
+    let scope = if acts_on_requests { Scope::Request } else { Scope::Response };
+    let mut when = WhenPlan::compile(when, scope, compiling)?;
+    if acts_on_requests && let Some(path) = when.asks_status() {
         let issue = Issue::at(path, "there is no status yet when this filter acts on the request");
         return Err(issue.suggest("use it for filters that act on responses alone, such as set_response_header"));
     }
@@ -108,7 +109,7 @@ impl ResponseStep for Conditional<Box<dyn ResponseStep>> {
 
 impl<S> Conditional<S> {
     fn holds_for(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> bool {
-        self.when.holds(asked(view.request, turn), (turn.notes, Some(head.status)), turn.scratch)
+        self.when.holds(asked(view.request, turn), (turn.notes, Some((head, view))), turn.scratch)
     }
 }
 

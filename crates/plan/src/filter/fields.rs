@@ -4,13 +4,16 @@ use std::collections::HashSet;
 
 use model::fields::reads_as;
 use model::{FieldName, Fields, Issue, Known, RequestHead, ResponseHead};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, de};
 
 use super::guarded::{Guarded, GuardedResponse};
 use super::pattern::NamePattern;
 use super::settings::Ordered;
 use super::template::Template;
 use super::variables::Stage;
-use super::{Flow, RequestStep, ResponseStep, ResponseView, Steps, Turn};
+use super::{Compiling, Flow, RequestStep, ResponseStep, ResponseView, Steps, Turn};
+use crate::expression::{Scope, Subject, Value, ValueText};
 
 /// What happens to fields of the same name that are there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,24 +29,29 @@ pub(super) enum Mode {
 pub(super) struct WriteFields {
     mode: Mode,
     stage: Stage,
-    changes: Box<[(FieldName, Template)]>,
+    changes: Box<[(FieldName, Written)]>,
 }
 
 impl WriteFields {
     /// Checks names and values.
-    pub(super) fn compile(mode: Mode, stage: Stage, fields: &Ordered<String>) -> Result<Self, Issue> {
+    pub(super) fn compile(
+        (mode, stage): (Mode, Stage),
+        fields: &Ordered<FieldValue>,
+        compiling: &mut Compiling<'_>,
+    ) -> Result<Self, Issue> {
         if fields.0.is_empty() {
             return Err(Issue::at("", "no field is named").suggest("write NAME: VALUE, or leave the filter out"));
         }
-        let compile = |(name, value): &(String, String)| {
+        let compile = |(name, value): &(String, FieldValue)| {
             let field = changeable_name(name, stage).map_err(|issue| issue.below(name))?;
-            let value = compile_value(value, stage).map_err(|issue| issue.below(name))?;
+            let value = Written::compile(value, stage, compiling).map_err(|issue| issue.below(name))?;
             Ok((field, value))
         };
         let changes = fields.0.iter().map(compile).collect::<Result<_, Issue>>()?;
-        refuse_twins(fields.0.iter().map(|(name, _)| (name.clone(), name.as_str())))?;
+        let names = || fields.0.iter().map(|(name, _)| name.as_str());
+        refuse_twins(names().map(|name| (name.to_owned(), name)))?;
         if (mode, stage) == (Mode::Set, Stage::Request) {
-            refuse_alike(&fields.0)?;
+            refuse_alike(&names().collect::<Vec<_>>())?;
         }
         Ok(Self { mode, stage, changes })
     }
@@ -80,10 +88,8 @@ impl RequestStep for WriteFields {
                 continue;
             }
             // A value may quote the very head it is written to, so it takes shape outside.
-            let (values, scratch) = turn.values(head);
-            scratch.clear();
-            value.write(&values, scratch);
-            self.write(&mut head.fields, name, without_margin(scratch));
+            value.fill_for_request(head, turn);
+            self.write(&mut head.fields, name, without_margin(turn.scratch));
         }
         Flow::Continue
     }
@@ -96,10 +102,8 @@ impl ResponseStep for WriteFields {
                 self.write(&mut head.fields, name, text.as_bytes());
                 continue;
             }
-            let (values, scratch) = turn.response_values(head, view);
-            scratch.clear();
-            value.write(&values, scratch);
-            self.write(&mut head.fields, name, without_margin(scratch));
+            value.fill_for_response(head, view, turn);
+            self.write(&mut head.fields, name, without_margin(turn.scratch));
         }
     }
 }
@@ -185,6 +189,83 @@ pub(super) fn without_margin(value: &[u8]) -> &[u8] {
     &value[start..end]
 }
 
+/// A value of a field, as it is written.
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(inline, untagged)]
+pub(super) enum FieldValue {
+    /// A text, which may hold variables such as `{client_ip}`.
+    Text(String),
+    /// A CEL expression that gives the value.
+    Expression(ValueText),
+}
+
+impl<'de> Deserialize<'de> for FieldValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::String(text) => Ok(Self::Text(text)),
+            map @ serde_json::Value::Object(_) => {
+                serde_json::from_value(map).map(Self::Expression).map_err(de::Error::custom)
+            }
+            other => Err(de::Error::custom(format!("invalid type: {other}, expected text or {{ expression: … }}"))),
+        }
+    }
+}
+
+/// A value of a field, compiled.
+#[derive(Debug)]
+enum Written {
+    Template(Template),
+    Expression(Value),
+}
+
+impl Written {
+    fn compile(value: &FieldValue, stage: Stage, compiling: &mut Compiling<'_>) -> Result<Self, Issue> {
+        match value {
+            FieldValue::Text(text) => compile_value(text, stage).map(Self::Template),
+            FieldValue::Expression(value) => {
+                let scope = if stage == Stage::Request { Scope::Request } else { Scope::Response };
+                value.compile(scope, compiling).map(Self::Expression)
+            }
+        }
+    }
+
+    /// Returns the whole text, when nothing in it varies.
+    fn as_literal(&self) -> Option<&str> {
+        match self {
+            Self::Template(template) => template.as_literal(),
+            Self::Expression(_) => None,
+        }
+    }
+
+    /// Leaves the value in the scratch.
+    fn fill_for_request(&self, head: &RequestHead, turn: &mut Turn<'_>) {
+        match self {
+            Self::Template(template) => {
+                let (values, scratch) = turn.values(head);
+                scratch.clear();
+                template.write(&values, scratch);
+            }
+            Self::Expression(value) => {
+                value.fill(Subject::of_request(head, turn.facts).with_notes(turn.notes), turn.scratch);
+            }
+        }
+    }
+
+    /// Does the same once there is a response.
+    fn fill_for_response(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
+        match self {
+            Self::Template(template) => {
+                let (values, scratch) = turn.response_values(head, view);
+                scratch.clear();
+                template.write(&values, scratch);
+            }
+            Self::Expression(value) => {
+                value.fill(Subject::of_response(head, view, turn.facts).with_notes(turn.notes), turn.scratch);
+            }
+        }
+    }
+}
+
 fn compile_value(text: &str, stage: Stage) -> Result<Template, Issue> {
     let template = Template::compile(text.trim_matches([' ', '\t']), stage)?;
     if template.as_literal() == Some("") {
@@ -230,11 +311,11 @@ fn refuse_twins<'a>(mut names: impl Iterator<Item = (String, &'a str)>) -> Resul
 }
 
 /// Rejects names that endpoints read as the same field: setting one removes the other.
-fn refuse_alike(fields: &[(String, String)]) -> Result<(), Issue> {
-    for (place, (name, _)) in fields.iter().enumerate() {
-        if let Some((first, _)) = fields[..place].iter().find(|(first, _)| reads_as(first.as_bytes(), name)) {
+fn refuse_alike(names: &[&str]) -> Result<(), Issue> {
+    for (place, name) in names.iter().enumerate() {
+        if let Some(first) = names[..place].iter().find(|first| reads_as(first.as_bytes(), name)) {
             let message = format!("many endpoints read `{name}` and `{first}`, listed earlier, as the same field");
-            return Err(Issue::at(name, message).suggest("keep one of them"));
+            return Err(Issue::at(*name, message).suggest("keep one of them"));
         }
     }
     Ok(())

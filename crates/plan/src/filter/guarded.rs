@@ -1,11 +1,12 @@
 //! Fields that filters decide, so that they must not come as trailers either.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use model::facts::Caller;
 use model::fields::reads_as;
-use model::{FieldName, RequestHead};
+use model::{Facts, FieldName, ResponseHead};
 
+use super::ResponseView;
 use super::notes::Notes;
 use super::pattern::NamePattern;
 use crate::route::when::{Asked, WhenPlan};
@@ -53,14 +54,29 @@ impl GuardedResponse {
         self.when.is_some()
     }
 
-    /// Returns the fields that no trailer of a response with this status may bring. `scratch` as in [`super::Turn`].
-    pub fn fields(&self, of: (&RequestHead, Caller<'_>), noted: (&Notes, u16), scratch: &mut Vec<u8>) -> &[Guarded] {
-        let (notes, status) = noted;
-        // What tables have counted was noted with the request.
-        let asked = Asked { head: of.0, caller: of.1, now: None };
-        let holds = self.when.as_ref().is_none_or(|when| when.holds(asked, (notes, Some(status)), scratch));
+    /// Returns the fields that no trailer of this response may bring. `scratch` as in [`super::Turn`].
+    pub fn fields(
+        &self,
+        of: (&ResponseHead, &ResponseView<'_>),
+        noted: Noted<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> &[Guarded] {
+        let Noted { facts, notes, now } = noted;
+        let asked = Asked { head: of.1.request, caller: facts.caller(), now: Some(now) };
+        let holds = self.when.as_ref().is_none_or(|when| when.holds(asked, (notes, Some(of)), scratch));
         if holds { &self.fields } else { &[] }
     }
+}
+
+/// What is known of an exchange beside its heads, when its trailers come.
+#[derive(Clone, Copy, Debug)]
+pub struct Noted<'a> {
+    /// What is known of its connection.
+    pub facts: &'a Facts<'a>,
+    /// What filters have noted.
+    pub notes: &'a Notes,
+    /// The time when it was last looked at.
+    pub now: Instant,
 }
 
 /// The signs that field names may be written with.

@@ -13,7 +13,7 @@ use model::{FieldName, Issue, Known, Method, RequestHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::fields::{Mode, WriteFields};
+use super::fields::{FieldValue, Mode, WriteFields};
 use super::settings::{DurationText, Ordered, Settings, SizeText};
 use super::share::Share;
 use super::variables::Stage;
@@ -73,7 +73,7 @@ struct MirrorSettings {
     /// `host` of the copies; that of the request by default.
     host: Option<String>,
     /// Header fields that are set in the copies. Values may hold variables.
-    set_headers: Option<Ordered<String>>,
+    set_headers: Option<Ordered<FieldValue>>,
     /// Longest body that is copied; unlimited by default.
     body_max: Option<SizeText>,
     /// Bytes of a body that a copy may be behind the original, at least 64KiB; 1MiB by default.
@@ -96,7 +96,8 @@ impl Settings for MirrorSettings {
             let issue = Issue::at("host", format!("`{host}` is not a host"));
             return Err(issue.suggest("write one such as `shadow.internal`"));
         }
-        let fields = self.set_headers.map(|fields| WriteFields::compile(Mode::Set, Stage::Request, &fields));
+        let fields =
+            self.set_headers.map(|fields| WriteFields::compile((Mode::Set, Stage::Request), &fields, compiling));
         let fields = fields.transpose().map_err(|issue| issue.below("set_headers"))?;
         let requests_max = self.requests_max.unwrap_or(REQUESTS_MAX);
         if !(1..=100_000).contains(&requests_max) {

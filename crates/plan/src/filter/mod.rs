@@ -105,7 +105,7 @@ pub use chain::Chain;
 pub use compiling::Compiling;
 pub use ended::{AtEnd, Ended};
 pub use events::{Counted, EventCounter};
-pub use guarded::{Guarded, GuardedResponse};
+pub use guarded::{Guarded, GuardedResponse, Noted};
 pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
 pub use need::{Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreLogin, TooLong, Work};
 pub use notes::{LimitStatus, Note, Notes};

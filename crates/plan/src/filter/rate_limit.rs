@@ -11,7 +11,7 @@ use model::{FieldName, Issue, RequestHead, ResponseHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::limit_key::KeySetting;
+use super::limit_key::{RequestKey, RequestKeySetting};
 use super::notes::LimitStatus;
 use super::over::{Excess, Over, too_many};
 use super::settings::Settings;
@@ -19,7 +19,7 @@ use super::shared_limit::{Shared, SharedLimit, WhenAway};
 use super::{
     Compiling, EventCounter, FilterEntry, Flow, Found, Need, Note, RequestStep, ResponseStep, ResponseView, Steps, Turn,
 };
-use crate::limit::{Key, Limit, Rates, Verdict};
+use crate::limit::{Limit, Rates, Verdict};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RateLimit>("rate_limit", DOC);
 
@@ -40,6 +40,8 @@ more.
   their network of `ipv6_prefix` bits, 64 by default, because a client has at least that many addresses of its own.
 - `{ header: NAME }`: the value of a header field, such as an API key. All requests without the field count as one key, and so do those
   that have it more than once. A client can change a header field: verify it before (`basic_auth`), or add a second limit by client.
+- `{ expression: CEL }`: the value of an expression, such as `request.user` or `request.host + request.path`. All requests for which it
+  has no value, or an empty one, count as one key.
 
 List the filter several times for several limits, such as `20/s` and `1000/h`; a request must pass each of them, and a request that the
 second rejects has been counted by the first. Each use of the filter in each route counts on its own.
@@ -96,9 +98,9 @@ struct RateLimit {
     /// Requests that a key may send at once, from 1 to 1,000,000; by default what the rate gives in one second, at least 1.
     #[schemars(range(min = 1, max = 1_000_000))]
     burst: Option<u32>,
-    /// What is counted: `client`, the default, or `{ header: NAME }`.
+    /// What is counted: `client`, the default, `{ header: NAME }` or `{ expression: CEL }`.
     #[serde(default)]
-    key: KeySetting,
+    key: RequestKeySetting,
     /// Bits of an IPv6 address that identify a client, from 1 to 128; 64 by default.
     #[schemars(range(min = 1, max = 128))]
     ipv6_prefix: Option<u8>,
@@ -129,7 +131,7 @@ impl Settings for RateLimit {
             let message = format!("{keys_max} keys are not between 1 and {KEYS_MAX}");
             return Err(Issue::at("keys_max", message).suggest("leave it out for 100000"));
         }
-        let key = self.key.compile(self.ipv6_prefix)?;
+        let key = self.key.compile(self.ipv6_prefix, compiling)?;
         let name = format!("{} {} {key:?}", self.rate, limit.burst);
         let shared = self.shared.map(|shared| shared.compile(&limit, name, compiling)).transpose()?;
         // What is counted by another key, or lies elsewhere in the table, is of no use to the next plan.
@@ -145,7 +147,7 @@ impl Settings for RateLimit {
 
 struct RateLimitStep {
     limit: Limit,
-    key: Key,
+    key: RequestKey,
     rates: Arc<Rates>,
     excess: Excess,
     /// Requests that waited for their turn, where they may.
@@ -160,7 +162,7 @@ impl RequestStep for RateLimitStep {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         match &self.shared {
             Some(shared) if !turn.is_rehearsal => {
-                let ask = self.key.with(head, turn.facts.client, |key| shared.ask(key));
+                let ask = self.key.with(head, turn, |key, _| shared.ask(key));
                 Flow::Need(Need::Store(ask))
             }
             _ => self.judge(head, turn),
@@ -173,7 +175,7 @@ impl RequestStep for RateLimitStep {
             (Found::Store(Err(_)), Some(shared)) => self.without(shared, head, turn),
             _ => {
                 // How long the client should wait is another time after the wait.
-                let verdict = self.key.with(head, turn.facts.client, |key| self.rates.look(key, &self.limit, turn.now));
+                let verdict = self.key.with(head, turn, |key, turn| self.rates.look(key, &self.limit, turn.now));
                 self.excess.resume(|status| too_many(status, Some(verdict.wait_seconds())))
             }
         }
@@ -183,8 +185,7 @@ impl RequestStep for RateLimitStep {
 impl RateLimitStep {
     /// Judges a request by what this process has counted.
     fn judge(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Flow {
-        let client = turn.facts.client;
-        let verdict = self.key.with(head, client, |key| {
+        let verdict = self.key.with(head, turn, |key, turn| {
             if turn.is_rehearsal {
                 self.rates.look(key, &self.limit, turn.now)
             } else {

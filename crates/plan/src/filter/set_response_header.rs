@@ -4,7 +4,7 @@ use model::Issue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::fields::{Mode, WriteFields};
+use super::fields::{FieldValue, Mode, WriteFields};
 use super::settings::{Ordered, Settings};
 use super::variables::Stage;
 use super::{Compiling, FilterEntry, Steps};
@@ -28,10 +28,10 @@ filters:
 /// Field names, each with its value. Values may hold variables such as `{endpoint}`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
-struct SetResponseHeader(Ordered<String>);
+struct SetResponseHeader(Ordered<FieldValue>);
 
 impl Settings for SetResponseHeader {
-    fn compile(self, _: &mut Compiling<'_>) -> Result<Steps, Issue> {
-        WriteFields::compile(Mode::Set, Stage::Response, &self.0).map(WriteFields::into_response_steps)
+    fn compile(self, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
+        WriteFields::compile((Mode::Set, Stage::Response), &self.0, compiling).map(WriteFields::into_response_steps)
     }
 }

@@ -53,7 +53,7 @@ pub fn suggest_nearest<'a>(issue: Issue, name: &str, names: impl Iterator<Item =
 }
 
 /// Returns the same, which says on which page all of many are.
-pub(super) fn suggest_nearest_on<'a>(
+pub(crate) fn suggest_nearest_on<'a>(
     page: &str,
     issue: Issue,
     name: &str,

@@ -11,9 +11,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::settings::Settings;
-use super::tables;
+use super::tables::KeyedTable;
 use super::{AtEnd, Compiling, Ended, FilterEntry, Flow, RequestStep, ResponseStep, ResponseView, Steps, Turn};
-use crate::table::Table;
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Track>("track", DOC);
 
@@ -56,9 +55,9 @@ enum Mark {
 
 impl Settings for Track {
     fn compile(self, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
-        let Some(table) = tables::table(compiling, &self.table, "table")? else { return Ok(self.unknown()) };
+        let Some(table) = KeyedTable::find(compiling, &self.table, "table")? else { return Ok(self.unknown()) };
         let marks = [false, true].map(|is_rate| Reading { counter: Counter::Marks, is_rate });
-        if self.mark.is_some() && !marks.iter().any(|reading| table.has(*reading)) {
+        if self.mark.is_some() && !marks.iter().any(|reading| table.table.has(*reading)) {
             let issue = Issue::at("mark", format!("the table `{}` does not count `marks`", self.table));
             return Err(issue.suggest("add `marks` to its `counters` or `rates`"));
         }
@@ -93,15 +92,14 @@ impl ResponseStep for NoStep {}
 struct TrackStep(Arc<Tracked>);
 
 /// What counts a request at the end of its exchange.
-struct Tracked(Arc<Table>);
+struct Tracked(KeyedTable);
 
 impl RequestStep for TrackStep {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         if !turn.is_rehearsal {
-            let table = &self.0.0;
-            let client = turn.facts.client;
+            let count = [(Counter::Requests, 1)];
             let entry =
-                table.with_key(head, client, |key| table.count(key, &[(Counter::Requests, 1)], turn.now, turn.chance));
+                self.0.0.with_key(head, turn, |table, key, turn| table.count(key, &count, turn.now, turn.chance));
             turn.notes.at_end(Arc::clone(&self.0) as Arc<dyn AtEnd>, entry);
         }
         Flow::Continue
@@ -120,17 +118,17 @@ impl AtEnd for Tracked {
             (Counter::BytesIn, ended.received_bytes),
             (Counter::BytesOut, ended.sent_bytes),
         ];
-        self.0.count_more(entry, &amounts, now);
+        self.0.table.count_more(entry, &amounts, now);
     }
 }
 
-struct MarkStep(Arc<Table>);
+struct MarkStep(KeyedTable);
 
 impl MarkStep {
     fn mark(&self, head: &RequestHead, turn: &mut Turn<'_>) {
         if !turn.is_rehearsal {
-            let client = turn.facts.client;
-            self.0.with_key(head, client, |key| self.0.count(key, &[(Counter::Marks, 1)], turn.now, turn.chance));
+            let count = [(Counter::Marks, 1)];
+            self.0.with_key(head, turn, |table, key, turn| table.count(key, &count, turn.now, turn.chance));
         }
     }
 }

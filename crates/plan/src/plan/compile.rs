@@ -17,11 +17,13 @@ use crate::by_name::ByName;
 use crate::cluster::ClusterPlan;
 use crate::cluster::own_tlvs::OwnTlvs;
 use crate::cluster::subset::{self, SubsetPlan};
+use crate::expression::{Condition, Scope};
 use crate::filter::variables::Stage;
 use crate::filter::{Chain, Template};
 use crate::health::expectation;
 use crate::limit::PerAddress;
-use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots};
+use crate::map::{MapPlan, Maps};
+use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots, tables};
 use crate::route::choice::ClusterChoice;
 use crate::route::conditions::Conditions;
 use crate::route::redirect::RedirectPlan;
@@ -37,14 +39,18 @@ use crate::table::Table;
 /// that `previous` uses has been touched then.
 pub fn compile(snapshot: Arc<Snapshot>, previous: Option<&Plan>, generation: u64) -> Result<Plan, Vec<Issue>> {
     let mut compiler = Compiler::new(&snapshot, previous);
+    compiler.compile_maps();
+    let wrong = tables::wrong_keys(&snapshot, compiler.maps());
+    compiler.issues.extend(wrong);
     let routes = compiler.routes();
     let listeners = compiler.listeners(&routes);
-    let Compiler { clusters, tables, issues, .. } = compiler;
+    let log_conditions = compiler.log_conditions();
+    let Compiler { clusters, tables, maps, issues, .. } = compiler;
     if !issues.is_empty() {
         return Err(issues);
     }
     let slots = Slots::of(&clusters);
-    Ok(Plan { generation, snapshot, listeners, clusters, routes, tables, slots })
+    Ok(Plan { generation, snapshot, listeners, clusters, routes, tables, slots, maps, log_conditions })
 }
 
 struct Compiler<'a> {
@@ -52,6 +58,7 @@ struct Compiler<'a> {
     previous: Option<&'a Plan>,
     clusters: Vec<Arc<ClusterPlan>>,
     tables: Vec<Arc<Table>>,
+    maps: Vec<Arc<MapPlan>>,
     /// Routes of the plan before whose filters keep state.
     keepers: Vec<&'a Arc<RoutePlan>>,
     /// Places in `clusters`.
@@ -85,8 +92,18 @@ impl<'a> Compiler<'a> {
         let by_name = ByName::of(&snapshot.clusters, |cluster| &cluster.name);
         let routes = previous.iter().flat_map(|plan| &plan.routes);
         let keepers = routes.filter(|route| route.chain.keeps_state()).collect();
-        let tables = tables(snapshot, previous, &mut issues);
-        Self { snapshot, previous, clusters, tables, keepers, by_name, issues }
+        let tables = tables::compile(snapshot, previous, &mut issues);
+        Self { snapshot, previous, clusters, tables, maps: Vec::new(), keepers, by_name, issues }
+    }
+
+    fn compile_maps(&mut self) {
+        let old: &[Arc<MapPlan>] = self.previous.map_or(&[], |plan| &plan.maps);
+        for map in &self.snapshot.maps {
+            let before = old.iter().find(|before| *before.name() == map.name);
+            let compiled = MapPlan::compile(map, before).map_err(|issue| vec![issue]);
+            let compiled = self.take(compiled, || format!("maps/{}/entries", map.name));
+            self.maps.extend(compiled);
+        }
     }
 
     fn cluster(&mut self, name: &Name, path: impl FnOnce() -> String) -> Option<Arc<ClusterPlan>> {
@@ -127,8 +144,12 @@ impl<'a> Compiler<'a> {
     fn route(&mut self, index: usize, route: &Arc<Route>, old: Option<&Arc<RoutePlan>>) -> Option<Arc<RoutePlan>> {
         let action = self.action(index, &route.action);
         let conditions = match old {
-            Some(old) if old.route.matches == route.matches => Some(old.conditions.clone()),
-            _ => self.take(Conditions::compile(&route.matches), || format!("routes/{index}/match")).map(Arc::new),
+            Some(old) if old.route.matches == route.matches && self.maps().have(old.conditions.maps()) => {
+                Some(old.conditions.clone())
+            }
+            _ => self
+                .take(Conditions::compile(&route.matches, self.maps()), || format!("routes/{index}/match"))
+                .map(Arc::new),
         };
         let chain = self.chain(index, route, old);
         let (action, conditions, chain) = (action?, conditions?, chain?);
@@ -139,7 +160,9 @@ impl<'a> Compiler<'a> {
                     && old.route == *route
                     && Arc::ptr_eq(&old.chain, &chain)
                     && are_same(old.action.clusters(), action.clusters())
-                    && are_same(&old.called, &called) =>
+                    && are_same(&old.called, &called)
+                    && self.maps().have(old.action.maps())
+                    && Arc::ptr_eq(&old.conditions, &conditions) =>
             {
                 Some(old.clone())
             }
@@ -155,11 +178,15 @@ impl<'a> Compiler<'a> {
         let keeper = self.keeper(route, old);
         let is_keeper = |plan: &&Arc<RoutePlan>| keeper.is_some_and(|keeper| Arc::ptr_eq(keeper, plan));
         let old = old.filter(|old| !old.chain.keeps_state() || is_keeper(old)).or(keeper);
-        let is_same = |old: &&Arc<RoutePlan>| old.route.filters == route.filters && old.chain.has_tables(&self.tables);
+        let is_same = |old: &&Arc<RoutePlan>| {
+            let is_known = old.chain.has_tables(&self.tables) && self.maps().have(old.chain.maps());
+            old.route.filters == route.filters && is_known
+        };
         if let Some(same) = old.filter(is_same) {
             return Some(same.chain.clone());
         }
-        let compiled = Chain::compile_with(&route.filters, keeper.map(|keeper| &*keeper.chain), &self.tables);
+        let beside = (&*self.tables, self.maps());
+        let compiled = Chain::compile_with(&route.filters, keeper.map(|keeper| &*keeper.chain), beside);
         self.take(compiled, || format!("routes/{index}/filters")).map(Arc::new)
     }
 
@@ -192,7 +219,7 @@ impl<'a> Compiler<'a> {
             Action::Weighted(shares) => self.weighted(index, shares).map(ActionPlan::Weighted),
             Action::Choice(choice) => self.choice(index, choice).map(ActionPlan::Choice),
             Action::Redirect(redirect) => self
-                .take(RedirectPlan::compile(redirect), || format!("routes/{index}/redirect"))
+                .take(RedirectPlan::compile(redirect, self.maps()), || format!("routes/{index}/redirect"))
                 .map(ActionPlan::Redirect),
             Action::Respond(response) => {
                 let checked = check_response(response).map(|()| response.clone());
@@ -247,6 +274,21 @@ impl<'a> Compiler<'a> {
             plans.extend(whole.map(|(rest, per_address)| listener_plan(listener, rest, per_address, old)));
         }
         plans
+    }
+
+    fn log_conditions(&mut self) -> Arc<[Option<Condition>]> {
+        let logs = &self.snapshot.access_logs;
+        if logs.iter().all(|log| log.when.is_none()) {
+            return Arc::default();
+        }
+        let mut all = Vec::with_capacity(logs.len());
+        for (place, log) in logs.iter().enumerate() {
+            let compiled =
+                log.when.as_deref().map(|text| Condition::compile_with(text, Scope::Log, self.maps())).transpose();
+            let path = || format!("access_logs/{place}/when/expression");
+            all.push(self.take(compiled.map_err(|issue| vec![issue]), path).flatten());
+        }
+        all.into()
     }
 
     fn no_keep_alive(&mut self, listener: &Listener) -> Option<Option<AgentList>> {
@@ -309,6 +351,11 @@ impl<'a> Compiler<'a> {
         None
     }
 
+    /// The maps that expressions may use.
+    fn maps(&self) -> Maps<'_> {
+        Maps::Known(&self.maps)
+    }
+
     /// Puts errors among the others, below `path`, and goes on.
     fn take<T>(&mut self, result: Result<T, Vec<Issue>>, path: impl FnOnce() -> String) -> Option<T> {
         result
@@ -367,22 +414,6 @@ fn listener_plan(
             Arc::new(ListenerPlan { listener: listener.clone(), target, admitted, per_address, no_keep_alive, state })
         }
     }
-}
-
-/// Compiles the tables. One that is equal to its like in the plan before is that one.
-fn tables(snapshot: &Snapshot, previous: Option<&Plan>, issues: &mut Vec<Issue>) -> Vec<Arc<Table>> {
-    let mut all = Vec::with_capacity(snapshot.tables.len());
-    for settings in &snapshot.tables {
-        let before = previous.and_then(|plan| plan.table(&settings.name));
-        match before.filter(|before| before.settings() == settings) {
-            Some(same) => all.push(Arc::clone(same)),
-            None => match Table::compile(settings, before.map(|before| &**before)) {
-                Ok(table) => all.push(Arc::new(table)),
-                Err(message) => issues.push(Issue::at(format!("tables/{}/key/header", settings.name), message)),
-            },
-        }
-    }
-    all
 }
 
 /// The table of a listener's list, which may be long: where the list is equal, that of the plan before.

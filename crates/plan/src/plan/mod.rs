@@ -3,6 +3,7 @@
 pub(crate) mod compile;
 mod effect;
 pub(crate) mod publish;
+mod tables;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,7 +15,9 @@ use crate::addresses::AddressTable;
 use crate::agents::AgentList;
 use crate::cluster::ClusterPlan;
 use crate::cluster::state::{ClusterState, ListenerState};
+use crate::expression::Condition;
 use crate::limit::PerAddress;
+use crate::map::MapPlan;
 use crate::route::router::Router;
 use crate::route::sni::SniTable;
 use crate::table::Table;
@@ -39,6 +42,10 @@ pub struct Plan {
     pub tables: Vec<Arc<Table>>,
     /// Where clusters are found by the slots of their states.
     pub slots: Slots,
+    /// In the order of the snapshot.
+    pub maps: Vec<Arc<MapPlan>>,
+    /// The condition of each access log, in the order of the snapshot; nothing where no log has one.
+    pub log_conditions: Arc<[Option<Condition>]>,
 }
 
 /// Places of clusters in [`Plan::clusters`], by the slots of their states.

@@ -1,5 +1,7 @@
 //! The conditions of one route, compiled, as they are tested after host and path have been looked up.
 
+use std::sync::Arc;
+
 use model::facts::Caller;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
 use model::proxy_protocol::TlvName;
@@ -7,6 +9,8 @@ use model::{Cidr, FieldName, Issue, Known, Method, RequestHead};
 use regex::bytes::Regex;
 
 use super::{expression, query};
+use crate::expression::{Condition, Scope, Subject};
+use crate::map::{MapPlan, Maps};
 
 /// Conditions beyond host, exact path and prefix, which tables answer.
 pub(crate) struct Conditions {
@@ -17,6 +21,7 @@ pub(crate) struct Conditions {
     cookies: Box<[(Box<[u8]>, Test)]>,
     proxy_tlvs: Box<[(TlvName, Test)]>,
     sources: Box<[Cidr]>,
+    expression: Option<Condition>,
 }
 
 /// What is left to ask of the path.
@@ -49,8 +54,8 @@ enum Test {
 
 /// How specific a route is where host and path are equal; the smaller comes first. The Gateway API's rules: a method,
 /// then more header conditions, then more query conditions; then, beyond those rules, more cookies, more values of a PROXY header, then
-/// sources.
-pub(crate) type Rank = (bool, [std::cmp::Reverse<usize>; 4], bool);
+/// sources, then an expression.
+pub(crate) type Rank = (bool, [std::cmp::Reverse<usize>; 4], bool, bool);
 
 /// Returns a prefix as it is kept: without one slash at its end. Nothing is left of `/`, which is no condition, see
 /// [`router`](super::router).
@@ -59,11 +64,21 @@ pub(crate) fn trimmed(prefix: &str) -> &str {
 }
 
 impl Conditions {
-    /// Compiles what a route asks.
+    /// Compiles what a route asks. Its expression may use these maps.
     ///
     /// # Errors
     /// Every expression or name that is wrong, with its path below `match`.
-    pub(crate) fn compile(asked: &Match) -> Result<Self, Vec<Issue>> {
+    pub(crate) fn compile(asked: &Match, maps: Maps<'_>) -> Result<Self, Vec<Issue>> {
+        let mut conditions = Self::compile_fixed(asked)?;
+        if let Some(text) = &asked.expression {
+            let compiled = Condition::compile_with(text, Scope::Route, maps);
+            conditions.expression = Some(compiled.map_err(|issue| vec![issue.below("expression")])?);
+        }
+        Ok(conditions)
+    }
+
+    /// Compiles all but the expression.
+    fn compile_fixed(asked: &Match) -> Result<Self, Vec<Issue>> {
         let mut issues = Vec::new();
         let path = keep(path(asked.path.as_ref()), &mut issues).unwrap_or(PathCondition::Held);
         let field = |name: &str| FieldName::new(name).map_err(|message| Issue::at("", message));
@@ -77,16 +92,18 @@ impl Conditions {
             cookies: tests("cookies", &asked.cookies, bytes, &mut issues),
             proxy_tlvs: tests("proxy_tlvs", &asked.proxy_tlvs, tlv, &mut issues),
             sources: asked.sources.clone().into(),
+            expression: None,
         };
         if issues.is_empty() { Ok(conditions) } else { Err(issues) }
     }
 
-    /// Returns the same for use without a router's tables: exact paths and prefixes are asked for here too. Hosts are not.
+    /// Returns the same for use without a router's tables: exact paths and prefixes are asked for here too. Hosts and the expression are
+    /// not.
     ///
     /// # Errors
     /// As [`Self::compile`].
     pub(crate) fn compile_alone(asked: &Match) -> Result<Self, Vec<Issue>> {
-        let mut conditions = Self::compile(asked)?;
+        let mut conditions = Self::compile_fixed(asked)?;
         match &asked.path {
             Some(PathMatch::Exact(path)) => conditions.path = PathCondition::Exact(path.as_bytes().into()),
             Some(PathMatch::Prefix(prefix)) if !trimmed(prefix).is_empty() => {
@@ -104,6 +121,7 @@ impl Conditions {
             self.methods.is_any(),
             [self.headers.len(), self.query.len(), self.cookies.len(), self.proxy_tlvs.len()].map(more),
             self.sources.is_empty(),
+            self.expression.is_none(),
         )
     }
 
@@ -120,6 +138,22 @@ impl Conditions {
                 test.holds(fields.find_map(|field| query::cookie(field, name)))
             })
             && self.proxy_tlvs.iter().all(|(name, test)| test.holds(sent(caller, *name)))
+            && (self.expression.is_none() || self.expression_holds(head, caller, scratch))
+    }
+
+    /// Returns the maps that its expression uses.
+    pub(crate) fn maps(&self) -> &[Arc<MapPlan>] {
+        self.expression.as_ref().map_or(&[], |condition| &condition.used().maps)
+    }
+
+    /// Returns whether there is an expression, for which all facts are needed.
+    pub(crate) fn has_expression(&self) -> bool {
+        self.expression.is_some()
+    }
+
+    fn expression_holds(&self, head: &RequestHead, caller: Caller<'_>, scratch: &mut Vec<u8>) -> bool {
+        let (Some(condition), Some(facts)) = (&self.expression, caller.facts) else { return false };
+        condition.is_true(Subject::of_request(head, facts), scratch)
     }
 
     /// Returns the first condition that does not hold, in words. `asked` is what they were compiled from, `unmet` says what is wrong with a
@@ -161,6 +195,9 @@ impl Conditions {
             if !test.holds(sent(caller, *name)) {
                 return told("value of a PROXY header", asked);
             }
+        }
+        if self.has_expression() && !self.expression_holds(head, caller, scratch) {
+            return Some("the expression is not true".to_owned());
         }
         None
     }

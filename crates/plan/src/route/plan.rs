@@ -14,6 +14,7 @@ use super::weighted::WeightedClusters;
 use crate::cluster::ClusterPlan;
 use crate::cluster::subset::{Subset, SubsetPlan};
 use crate::filter::Chain;
+use crate::map::MapPlan;
 
 /// A route, compiled.
 pub struct RoutePlan {
@@ -74,6 +75,14 @@ impl ActionPlan {
             Self::Weighted(weighted) => weighted.clusters(),
             Self::Choice(choice) => choice.clusters(),
             Self::Respond(_) | Self::Redirect(_) => &[],
+        }
+    }
+
+    /// Returns the maps that it uses.
+    pub(crate) fn maps(&self) -> &[Arc<MapPlan>] {
+        match self {
+            Self::Redirect(redirect) => redirect.maps(),
+            _ => &[],
         }
     }
 

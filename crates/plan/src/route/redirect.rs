@@ -1,12 +1,16 @@
 //! Sending a client elsewhere: the `Location` of a redirect (RFC 9110 section 10.2.2).
 
+use std::sync::Arc;
+
 use model::head::host_without_port;
 use model::snapshot::Redirect;
 use model::template::{self, Piece};
 use model::{Facts, Issue, LocalResponse, RequestHead, Scheme};
 
+use crate::expression::{Subject, Target};
 use crate::filter::Template;
 use crate::filter::variables::{Stage, Values};
+use crate::map::{MapPlan, Maps};
 
 /// A redirect, compiled. What is not given is kept from the request.
 #[derive(Clone, Debug)]
@@ -16,6 +20,8 @@ pub struct RedirectPlan {
     host: Option<Box<str>>,
     port: Option<u16>,
     path: Option<PathTemplate>,
+    /// The whole location, instead of its parts.
+    to: Option<Arc<Target>>,
 }
 
 #[derive(Clone, Debug)]
@@ -28,11 +34,11 @@ struct PathTemplate {
 }
 
 impl RedirectPlan {
-    /// Compiles a redirect.
+    /// Compiles a redirect that may use these maps.
     ///
     /// # Errors
     /// Every part that is wrong, with its path below `redirect`.
-    pub(crate) fn compile(redirect: &Redirect) -> Result<Self, Vec<Issue>> {
+    pub(crate) fn compile(redirect: &Redirect, maps: Maps<'_>) -> Result<Self, Vec<Issue>> {
         let mut issues = Vec::new();
         if !matches!(redirect.status, 301 | 302 | 303 | 307 | 308) {
             issues.push(Issue::at("status", format!("{} is not 301, 302, 303, 307 or 308", redirect.status)));
@@ -53,23 +59,80 @@ impl RedirectPlan {
                 None
             }
         });
+        let to = redirect.to.as_deref().and_then(|text| match Target::compile(text, maps) {
+            Ok(target) => Some(Arc::new(target)),
+            Err(issue) => {
+                issues.push(issue.below("to/expression"));
+                None
+            }
+        });
         let host = redirect.host.as_deref().map(Into::into);
-        let plan = Self { status: redirect.status, scheme, host, port: redirect.port, path };
+        let plan = Self { status: redirect.status, scheme, host, port: redirect.port, path, to };
         if issues.is_empty() { Ok(plan) } else { Err(issues) }
     }
 
-    /// Returns the answer to one request.
+    /// Returns the maps that it uses.
+    pub(crate) fn maps(&self) -> &[Arc<MapPlan>] {
+        self.to.as_ref().map_or(&[], |target| &target.used().maps)
+    }
+
+    /// Returns the answer to one request: 404 if an expression has no target for it. `scratch` is as it was afterwards.
     ///
     /// The port of the request is kept unless the scheme changes. The query is kept unless the path template holds one.
     /// Bytes that may not stand in a URI are percent-encoded, so that nothing a client sent can begin a new field.
-    pub fn respond(&self, head: &RequestHead, facts: &Facts<'_>) -> LocalResponse {
+    pub fn respond(&self, head: &RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> LocalResponse {
+        let location = match &self.to {
+            None => Some(self.by_parts(head, facts)),
+            Some(target) => target.with(Subject::of_request(head, facts), scratch, |configured, rest| {
+                self.whole((configured, rest), head, facts)
+            }),
+        };
+        match location {
+            Some(location) => {
+                let fields = vec![("location".to_owned(), location)];
+                LocalResponse { status: self.status, fields, body: Vec::new() }
+            }
+            None => LocalResponse { status: 404, fields: Vec::new(), body: Vec::new() },
+        }
+    }
+
+    /// Returns the location that an expression gives in two parts, of which only the first may name another site. All bytes that may not
+    /// stand in a URI are percent-encoded. `None`: there is none.
+    fn whole(&self, (configured, rest): (&[u8], &[u8]), head: &RequestHead, facts: &Facts<'_>) -> Option<String> {
+        if configured.is_empty() && rest.is_empty() {
+            return None;
+        }
+        let mut location = String::with_capacity(64 + configured.len() + rest.len());
+        let path = match site(configured) {
+            Some((scheme, host, path)) => {
+                location.push_str(scheme);
+                push_encoded(host, is_host_byte, &mut location);
+                path
+            }
+            None => {
+                location.push_str(facts.scheme.as_str());
+                location.push_str("://");
+                self.push_authority(head, facts, &mut location);
+                configured
+            }
+        };
+        if !matches!(path.first().or_else(|| rest.first()), None | Some(b'/' | b'?' | b'#')) {
+            location.push('/');
+        }
+        for part in [path, rest] {
+            push_encoded(part, |byte| is_path_byte(byte) || matches!(byte, b'?' | b'#'), &mut location);
+        }
+        Some(location)
+    }
+
+    fn by_parts(&self, head: &RequestHead, facts: &Facts<'_>) -> String {
         let mut location = String::with_capacity(64 + head.path().len());
         let scheme = self.scheme.unwrap_or(facts.scheme);
         location.push_str(scheme.as_str());
         location.push_str("://");
         self.push_authority(head, facts, &mut location);
         self.push_path(head, facts, &mut location);
-        LocalResponse { status: self.status, fields: vec![("location".to_owned(), location)], body: Vec::new() }
+        location
     }
 
     fn push_authority(&self, head: &RequestHead, facts: &Facts<'_>, out: &mut String) {
@@ -127,6 +190,17 @@ impl PathTemplate {
     }
 }
 
+/// Returns scheme, authority and the rest of an absolute URL of HTTP that names a host.
+fn site(text: &[u8]) -> Option<(&'static str, &[u8], &[u8])> {
+    let scheme = ["https://", "http://"]
+        .into_iter()
+        .find(|scheme| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme.as_bytes())))?;
+    let rest = &text[scheme.len()..];
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    let (host, path) = rest.split_at(end);
+    (!host.is_empty()).then_some((scheme, host, path))
+}
+
 fn push_encoded(bytes: &[u8], allowed: impl Fn(u8) -> bool, out: &mut String) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in bytes {
@@ -158,10 +232,16 @@ mod tests {
     use super::*;
 
     fn redirect() -> Redirect {
-        Redirect { status: 301, scheme: None, host: None, port: None, path: None }
+        Redirect { status: 301, scheme: None, host: None, port: None, path: None, to: None }
     }
 
     fn location(redirect: &Redirect, host: &str, target: &str, scheme: Scheme) -> String {
+        let response = response(redirect, host, target, scheme, &[]);
+        assert_eq!((response.status, response.fields[0].0.as_str()), (redirect.status, "location"));
+        response.fields[0].1.clone()
+    }
+
+    fn response(redirect: &Redirect, host: &str, target: &str, scheme: Scheme, maps: &[Arc<MapPlan>]) -> LocalResponse {
         let mut head = RequestHead::default();
         let start = head.fields.load(target.as_bytes());
         head.set_line(Span::default(), Span::new(start, start + target.len()), Version::Http11);
@@ -179,9 +259,115 @@ mod tests {
             request_id: "",
             user: None,
         };
-        let response = RedirectPlan::compile(redirect).unwrap().respond(&head, &facts);
-        assert_eq!((response.status, response.fields[0].0.as_str()), (redirect.status, "location"));
-        response.fields[0].1.clone()
+        RedirectPlan::compile(redirect, Maps::Known(maps)).unwrap().respond(&head, &facts, &mut Vec::new())
+    }
+
+    fn moved() -> Arc<MapPlan> {
+        use model::map::{Map, MapKind, parse};
+        let text = "/old /new\n/q /new?a=1#top\n/away https://shop.example:8443/x y\n/bare https://b.example\n\
+                    /deep news/today\n/evil //evil.example/x\n/script javascript:alert(1)\n/none https://\n/back /\\evil.example\n";
+        let entries = Arc::new(parse(text, MapKind::Exact).unwrap());
+        let map = Map { name: "moved".into(), kind: MapKind::Exact, default: None, file: None, entries };
+        MapPlan::compile(&Arc::new(map), None).unwrap()
+    }
+
+    fn to(expression: &str, target: &str) -> Option<String> {
+        let redirect = Redirect { to: Some(expression.into()), ..redirect() };
+        let response = response(&redirect, "h:8080", target, Scheme::Http, &[moved()]);
+        assert_eq!(response.status, if response.fields.is_empty() { 404 } else { 301 });
+        response.fields.first().map(|(_, location)| location.clone())
+    }
+
+    #[test]
+    fn a_map_names_the_whole_location() {
+        for (path, wanted) in [
+            ("/old?x=1", Some("http://h:8080/new")),
+            ("/q", Some("http://h:8080/new?a=1#top")),
+            ("/away", Some("https://shop.example:8443/x%20y")),
+            ("/bare", Some("https://b.example")),
+            ("/deep", Some("http://h:8080/news/today")),
+            ("/missing", None),
+            // These are paths, whatever a browser would make of them alone.
+            ("/evil", Some("http://h:8080//evil.example/x")),
+            ("/script", Some("http://h:8080/javascript:alert(1)")),
+            ("/none", Some("http://h:8080/https://")),
+            ("/back", Some("http://h:8080/%5Cevil.example")),
+        ] {
+            assert_eq!(to("maps.moved[request.path]", path).as_deref(), wanted, "{path}");
+        }
+        let with_query = "maps.moved[request.path] + \"?\" + request.query_string";
+        assert_eq!(to(with_query, "/old?x=1&y=a%0Ab").as_deref(), Some("http://h:8080/new?x=1&y=a%0Ab"));
+        let or_home = "map(\"moved\", request.path, \"/\")";
+        assert_eq!(to(or_home, "/missing").as_deref(), Some("http://h:8080/"));
+    }
+
+    #[test]
+    fn what_a_client_sends_never_names_the_site_or_leaves_the_field() {
+        for (expression, target, wanted) in [
+            ("request.query.to", "/?to=https://evil.example/x", "http://h:8080/https://evil.example/x"),
+            ("request.query.to", "/?to=//evil.example", "http://h:8080//evil.example"),
+            ("request.query.to", "/?to=%0D%0AX-Evil:1", "http://h:8080/%0D%0AX-Evil:1"),
+            ("request.query.to.urlDecode()", "/?to=a%2500%0d%0a%20b", "http://h:8080/a%00%0D%0A%20b"),
+            ("request.query.to.substring(0)", "/?to=%5C%5Cevil.example", "http://h:8080/%5C%5Cevil.example"),
+            ("\"https://b.example\" + request.query.to", "/?to=.evil.example", "https://b.example/.evil.example"),
+            ("\"https://b.example\" + request.query.to", "/?to=@evil.example/", "https://b.example/@evil.example/"),
+            ("\"https://b.example\" + request.query.to", "/?to=:99/", "https://b.example/:99/"),
+            ("\"https://b.example\" + request.uri", "/a?b=c", "https://b.example/a?b=c"),
+            ("maps.moved[\"/bare\"] + request.query.to", "/?to=.evil.example", "https://b.example/.evil.example"),
+            ("\"https:/\" + request.query.to", "/?to=/evil.example", "http://h:8080/https://evil.example"),
+            (
+                "request.query.to + maps.moved[\"/away\"]",
+                "/?to=https:",
+                "http://h:8080/https:https://shop.example:8443/x%20y",
+            ),
+            (
+                "has(request.query.to) ? \"https://b.example/\" + request.query.to : \"/\"",
+                "/?to=a",
+                "https://b.example/a",
+            ),
+            ("has(request.query.to) ? \"https://b.example/\" + request.query.to : \"/\"", "/", "http://h:8080/"),
+            ("(\"https://b.example/\" + request.query.to).orValue(\"/x\")", "/", "http://h:8080/x"),
+        ] {
+            assert_eq!(to(expression, target).as_deref(), Some(wanted), "{expression} {target}");
+        }
+        assert_eq!(to("request.query.to", "/"), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_query_makes_a_location_leave_its_site(text in "\\PC{0,20}|[/\\\\@:.%#?\r\n\ta-c]{0,12}") {
+            let target = format!("/?to={}", text.replace(['&', '#'], "/"));
+            for (expression, site) in [
+                ("request.query.to", "http://h:8080"),
+                ("\"https://b.example\" + request.query.to", "https://b.example"),
+                ("maps.moved[\"/bare\"] + request.query.to.urlDecode()", "https://b.example"),
+            ] {
+                let Some(location) = to(expression, &target) else { continue };
+                proptest::prop_assert!(location.bytes().all(|byte| byte.is_ascii_graphic()), "{}", location);
+                let rest = location.strip_prefix(site).expect("the site");
+                let ends = rest.is_empty() || rest.starts_with(['/', '?', '#']);
+                proptest::prop_assert!(ends, "{}", location);
+            }
+        }
+    }
+
+    #[test]
+    fn a_site_that_only_the_request_names_is_a_mistake() {
+        for expression in ["\"https://\" + request.host + request.path", "\"//\" + request.query.to"] {
+            let wrong = Redirect { to: Some(expression.into()), ..redirect() };
+            let issues = RedirectPlan::compile(&wrong, Maps::Known(&[])).unwrap_err();
+            assert_eq!((issues[0].path.as_str(), issues.len()), ("to/expression", 1));
+            assert!(issues[0].message.contains("the request would choose the site"), "{}", issues[0].message);
+        }
+        for expression in [
+            "map(\"moved\", request.path, request.query.to)",
+            "map(\"moved\", request.path, request.uri) + \"?a\"",
+            "(has(request.query.to) ? \"https://b.example/\" : request.path) + \"?a\"",
+        ] {
+            let wrong = Redirect { to: Some(expression.into()), ..redirect() };
+            let issues = RedirectPlan::compile(&wrong, Maps::Known(&[moved()])).unwrap_err();
+            assert!(issues[0].message.contains("by turns"), "{}", issues[0].message);
+        }
     }
 
     #[test]
@@ -238,7 +424,7 @@ mod tests {
     #[test]
     fn every_wrong_part_is_told() {
         let wrong = Redirect { status: 200, scheme: Some("ftp".into()), path: Some("/{nothing}".into()), ..redirect() };
-        let issues = RedirectPlan::compile(&wrong).unwrap_err();
+        let issues = RedirectPlan::compile(&wrong, Maps::Known(&[])).unwrap_err();
         assert_eq!(issues.iter().map(|issue| issue.path.as_str()).collect::<Vec<_>>(), ["status", "scheme", "path"]);
     }
 }

@@ -15,7 +15,8 @@
 //! 7. more conditions on cookies;
 //! 8. more conditions on values of a PROXY header;
 //! 9. a condition on the client's network before none;
-//! 10. the order of the file.
+//! 10. an expression before none;
+//! 11. the order of the file.
 //!
 //! If the routes of the most specific host or path fail by another condition, less specific ones are tried: a request
 //! gets no answer 404 while any route matches it.
@@ -50,6 +51,7 @@ pub struct Router {
     routes: Box<[Arc<RoutePlan>]>,
     /// By falling priority.
     tiers: Box<[Tier]>,
+    has_expressions: bool,
 }
 
 /// Places in [`Router::routes`], the most specific first.
@@ -101,12 +103,19 @@ impl Router {
             tiers.entry(route.route.priority).or_default().add(place, route);
         }
         let tiers = tiers.into_values().rev().map(|tier| tier.build(&routes)).collect();
-        Self { routes: routes.into(), tiers }
+        let has_expressions = routes.iter().any(|route| route.conditions.has_expression());
+        Self { routes: routes.into(), tiers, has_expressions }
     }
 
     /// Returns the routes it was made of, in the order of the file.
     pub fn routes(&self) -> &[Arc<RoutePlan>] {
         &self.routes
+    }
+
+    /// Returns whether a route has an expression. Then [`Caller::facts`] must be there.
+    #[inline]
+    pub fn has_expressions(&self) -> bool {
+        self.has_expressions
     }
 
     /// Returns the route that a request takes, or `None`. `caller` is compared with conditions on networks and PROXY headers. `scratch` is

@@ -1,19 +1,18 @@
-//! When a filter applies: the conditions of routes, joined by `not`, `any` and `all`, and the status of the response.
+//! When a filter applies: the conditions of routes, joined by `not`, `any` and `all`, the status of the response, and expressions.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use model::facts::Caller;
 use model::matching::When;
 use model::status::StatusRange;
 use model::table::Reading;
-use model::{Issue, RequestHead};
+use model::{Issue, RequestHead, ResponseHead};
 
 use super::conditions::Conditions;
 use super::hosts::{HostMap, normalise};
-use crate::filter::tables::table;
-use crate::filter::{Compiling, Note, Notes};
-use crate::table::Table;
+use crate::expression::{Condition, Scope, Subject};
+use crate::filter::tables::KeyedTable;
+use crate::filter::{Compiling, Note, Notes, ResponseView};
 
 /// The number of what is asked once only.
 const NONE: usize = usize::MAX;
@@ -29,6 +28,7 @@ pub(crate) struct WhenPlan {
     statuses: Box<[StatusRange]>,
     /// All of them must hold.
     tables: Box<[TestPlan]>,
+    expression: Option<Condition>,
     not: Option<Box<WhenPlan>>,
     /// `None`: nothing is asked. One of them must hold.
     any: Option<Box<[WhenPlan]>>,
@@ -38,7 +38,7 @@ pub(crate) struct WhenPlan {
 
 /// A condition on the entry of a request in a table, compiled.
 struct TestPlan {
-    table: Arc<Table>,
+    keyed: KeyedTable,
     above: Box<[(Reading, u64)]>,
 }
 
@@ -51,16 +51,34 @@ pub(crate) struct Asked<'a> {
     pub now: Option<Instant>,
 }
 
+impl<'a> Asked<'a> {
+    /// Returns what expressions are asked about. `None`: the facts are not known.
+    fn subject(self, notes: &'a Notes) -> Option<Subject<'a>> {
+        let facts = self.caller.facts?;
+        Some(self.timed(Subject::of_request(self.head, facts).with_notes(notes)))
+    }
+
+    fn timed(self, subject: Subject<'a>) -> Subject<'a> {
+        match self.now {
+            Some(now) => subject.at(now),
+            None => subject,
+        }
+    }
+}
+
+/// A response that a condition is asked about, with all that is seen beside it.
+pub(crate) type Answered<'a> = Option<(&'a ResponseHead, &'a ResponseView<'a>)>;
+
 impl WhenPlan {
-    /// Compiles what was asked.
+    /// Compiles what was asked, for a filter that acts on requests or only on responses.
     ///
     /// # Errors
     /// The first expression or name that is wrong, with its path below `when`.
-    pub(crate) fn compile(asked: &When, compiling: &mut Compiling<'_>) -> Result<Self, Issue> {
+    pub(crate) fn compile(asked: &When, scope: Scope, compiling: &mut Compiling<'_>) -> Result<Self, Issue> {
         let first = |issues: Vec<Issue>| issues.into_iter().next().unwrap_or_else(|| Issue::at("", "it is wrong"));
         let mut list = |key: &str, list: &[When]| {
             let mut one = |(place, asked)| {
-                Self::compile(asked, compiling).map_err(|issue| issue.below(&format!("{key}/{place}")))
+                Self::compile(asked, scope, compiling).map_err(|issue| issue.below(&format!("{key}/{place}")))
             };
             list.iter().enumerate().map(&mut one).collect::<Result<Box<[_]>, _>>()
         };
@@ -70,20 +88,24 @@ impl WhenPlan {
         for host in &asked.matches.hosts {
             hosts.insert(host, ());
         }
-        let mut negated = |not: &When| Self::compile(not, compiling).map_err(|issue| issue.below("not"));
+        let mut negated = |not: &When| Self::compile(not, scope, compiling).map_err(|issue| issue.below("not"));
         let not = asked.not.as_deref().map(&mut negated).transpose()?;
         let mut tables = Vec::new();
         for test in &asked.tables {
             // Where tables are not known, the settings are only checked.
-            let found = table(compiling, &test.table, "table/name")?;
-            tables.extend(found.map(|table| TestPlan { table, above: test.above.clone().into() }));
+            let found = KeyedTable::find(compiling, &test.table, "table/name")?;
+            tables.extend(found.map(|keyed| TestPlan { keyed, above: test.above.clone().into() }));
         }
+        let expression = asked.matches.expression.as_deref();
+        let expression =
+            expression.map(|text| compiling.condition(text, scope).map_err(|issue| issue.below("expression")));
         Ok(Self {
             conditions: Conditions::compile_alone(&asked.matches).map_err(first)?,
             number: NONE,
             hosts: (!asked.matches.hosts.is_empty()).then_some(hosts),
             statuses: asked.statuses.clone().into(),
             tables: tables.into(),
+            expression: expression.transpose()?,
             not: not.map(Box::new),
             any,
             all,
@@ -98,12 +120,13 @@ impl WhenPlan {
     }
 
     /// Keeps with a request what its parts say of it as it is now, if that is to be kept: filters after this one may change it
-    /// before there is a response. Statuses are asked for when there is one.
+    /// before there is a response. Statuses, and expressions about the response, are asked for when there is one.
     pub(crate) fn judge(&self, of: Asked<'_>, notes: &mut Notes, scratch: &mut Vec<u8>) {
         if self.number == NONE {
             return;
         }
-        notes.set(self.number, Note::Flag(self.own_holds(of, scratch)));
+        let holds = self.own_holds(of, notes, scratch);
+        notes.set(self.number, Note::Flag(holds));
         let (not, any) = (self.not.as_deref(), self.any.as_deref().unwrap_or_default());
         not.into_iter().chain(any).chain(&*self.all).for_each(|part| part.judge(of, notes, scratch));
     }
@@ -121,23 +144,41 @@ impl WhenPlan {
         not.or_else(|| below("any", self.any.as_deref().unwrap_or_default())).or_else(|| below("all", &self.all))
     }
 
-    /// Returns whether it holds, for a response of this `status` if there is one; what [`Self::judge`] has kept counts, not what the
-    /// request is now. `scratch` as in [`Conditions::hold`].
-    pub(crate) fn holds(&self, of: Asked<'_>, noted: (&Notes, Option<u16>), scratch: &mut Vec<u8>) -> bool {
-        let (notes, status) = noted;
+    /// Returns whether it holds, for a response if there is one; what [`Self::judge`] has kept counts, not what the request is now. `scratch`
+    /// as in [`Conditions::hold`].
+    pub(crate) fn holds(&self, of: Asked<'_>, noted: (&Notes, Answered<'_>), scratch: &mut Vec<u8>) -> bool {
+        let (notes, answered) = noted;
+        let status = answered.map(|(head, _)| head.status);
         (self.statuses.is_empty()
             || status.is_some_and(|status| self.statuses.iter().any(|range| range.contains(status))))
-            && notes.flag(self.number).unwrap_or_else(|| self.own_holds(of, scratch))
+            && notes.flag(self.number).unwrap_or_else(|| self.own_holds(of, notes, scratch))
+            && (!self.asks_response() || self.response_holds(of, noted, scratch))
             && self.not.as_ref().is_none_or(|not| !not.holds(of, noted, scratch))
             && self.any.as_ref().is_none_or(|any| any.iter().any(|one| one.holds(of, noted, scratch)))
             && self.all.iter().all(|one| one.holds(of, noted, scratch))
     }
 
-    /// Returns what it asks itself, without its parts and the status.
-    fn own_holds(&self, of: Asked<'_>, scratch: &mut Vec<u8>) -> bool {
+    /// Returns what it asks itself of the request, without its parts.
+    fn own_holds(&self, of: Asked<'_>, notes: &Notes, scratch: &mut Vec<u8>) -> bool {
         self.host_holds(of.head, scratch)
             && self.conditions.hold(of.head, of.caller, scratch)
-            && self.tables.iter().all(|test| test.holds(of))
+            && self.tables.iter().all(|test| test.holds(of, notes, scratch))
+            && self.expression.as_ref().is_none_or(|condition| {
+                self.asks_response() || of.subject(notes).is_some_and(|subject| condition.is_true(subject, scratch))
+            })
+    }
+
+    /// Returns whether its expression asks for facts of the response.
+    fn asks_response(&self) -> bool {
+        self.expression.as_ref().is_some_and(|condition| condition.needs() >= Scope::Response)
+    }
+
+    fn response_holds(&self, of: Asked<'_>, (notes, answered): (&Notes, Answered<'_>), scratch: &mut Vec<u8>) -> bool {
+        let (Some(condition), Some((head, view)), Some(facts)) = (&self.expression, answered, of.caller.facts) else {
+            return false;
+        };
+        let subject = Subject::of_response(head, view, facts).with_notes(notes);
+        condition.is_true(of.timed(subject), scratch)
     }
 
     fn host_holds(&self, head: &RequestHead, scratch: &mut Vec<u8>) -> bool {
@@ -148,10 +189,10 @@ impl WhenPlan {
 }
 
 impl TestPlan {
-    fn holds(&self, of: Asked<'_>) -> bool {
-        let Some(now) = of.now else { return false };
-        self.table.with_key(of.head, of.caller.client, |key| {
-            self.above.iter().all(|(reading, bound)| self.table.get(key, *reading, now) > *bound)
+    fn holds(&self, of: Asked<'_>, notes: &Notes, scratch: &mut Vec<u8>) -> bool {
+        let (Some(now), Some(subject)) = (of.now, of.subject(notes)) else { return false };
+        self.keyed.with_key_of(subject, scratch, |key| {
+            self.above.iter().all(|(reading, bound)| self.keyed.table.get(key, *reading, now) > *bound)
         })
     }
 }

@@ -13,17 +13,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use model::table::{Counter, Reading, TableKey};
-use model::{Name, RequestHead};
+use model::Name;
+use model::table::{Counter, Reading};
 
 use crate::limit::{Key, Network};
 use layout::{Entry, Layout};
 use store::Store;
 
+/// What the entries of a table are by.
+#[derive(Clone, Debug)]
+pub enum TableKey {
+    /// What every request has.
+    Known(Key),
+    /// The value of an expression, which is compiled where a request is counted or asked for.
+    Expression(Box<str>),
+}
+
 /// A table, compiled.
 pub struct Table {
     settings: Arc<model::table::Table>,
-    key: Key,
+    key: TableKey,
     layout: Layout,
     state: Arc<State>,
 }
@@ -69,8 +78,11 @@ impl Table {
     /// The name of the field that it is by is none.
     pub fn compile(settings: &Arc<model::table::Table>, before: Option<&Self>) -> Result<Self, String> {
         let key = match &settings.key {
-            TableKey::Client { ipv4_prefix, ipv6_prefix } => Key::Client(Network::new(*ipv4_prefix, *ipv6_prefix)),
-            TableKey::Header(name) => Key::header(name)?,
+            model::table::TableKey::Client { ipv4_prefix, ipv6_prefix } => {
+                TableKey::Known(Key::Client(Network::new(*ipv4_prefix, *ipv6_prefix)))
+            }
+            model::table::TableKey::Header(name) => TableKey::Known(Key::header(name)?),
+            model::table::TableKey::Expression(text) => TableKey::Expression(text.as_str().into()),
         };
         let is_same = |before: &&Self| {
             let (one, other) = (&before.settings, settings);
@@ -119,9 +131,9 @@ impl Table {
         count
     }
 
-    /// Calls with the bytes of the key of a request.
-    pub fn with_key<T>(&self, head: &RequestHead, client: IpAddr, call: impl FnOnce(&[u8]) -> T) -> T {
-        self.key.with(head, client, call)
+    /// Returns what its entries are by.
+    pub fn key(&self) -> &TableKey {
+        &self.key
     }
 
     /// Adds to the entry of a key, which is made if there is none. Returns a number by which [`Self::count_more`] finds it again.
@@ -233,8 +245,8 @@ impl Table {
     /// It is no address.
     pub fn parse_key(&self, text: &str) -> Result<Vec<u8>, String> {
         match &self.key {
-            Key::Header(_) => Ok(text.as_bytes().to_vec()),
-            Key::Client(network) => {
+            TableKey::Known(Key::Header(_)) | TableKey::Expression(_) => Ok(text.as_bytes().to_vec()),
+            TableKey::Known(Key::Client(network)) => {
                 let address: IpAddr = text.parse().map_err(|_| format!("`{text}` is not an address"))?;
                 Ok(network.with(address, <[u8]>::to_vec))
             }
@@ -301,8 +313,12 @@ impl Table {
         let kept = entry.key().unwrap_or_default();
         let key = &*kept;
         let text = match (&self.key, key.len()) {
-            (Key::Client(_), 4) => IpAddr::from(<[u8; 4]>::try_from(key).unwrap_or_default()).to_string(),
-            (Key::Client(_), 16) => IpAddr::from(<[u8; 16]>::try_from(key).unwrap_or_default()).to_string(),
+            (TableKey::Known(Key::Client(_)), 4) => {
+                IpAddr::from(<[u8; 4]>::try_from(key).unwrap_or_default()).to_string()
+            }
+            (TableKey::Known(Key::Client(_)), 16) => {
+                IpAddr::from(<[u8; 16]>::try_from(key).unwrap_or_default()).to_string()
+            }
             _ => String::from_utf8_lossy(key).into_owned() + if entry.is_key_whole() { "" } else { "…" },
         };
         let readings = self.layout.readings().map(|(reading, place)| (reading, self.layout.read(entry, place, tick)));

@@ -11,7 +11,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn settings(keys_max: u32) -> model::table::Table {
     model::table::Table {
         name: "abuse".into(),
-        key: TableKey::Client { ipv4_prefix: 32, ipv6_prefix: 64 },
+        key: model::table::TableKey::Client { ipv4_prefix: 32, ipv6_prefix: 64 },
         keys_max,
         expire: 60 * SECOND,
         counters: vec![Counter::Requests, Counter::Errors, Counter::BytesOut],
@@ -20,7 +20,7 @@ fn settings(keys_max: u32) -> model::table::Table {
 }
 
 fn by_text(keys_max: u32) -> model::table::Table {
-    model::table::Table { key: TableKey::Header("x-api-key".to_owned()), ..settings(keys_max) }
+    model::table::Table { key: model::table::TableKey::Header("x-api-key".to_owned()), ..settings(keys_max) }
 }
 
 fn table(settings: model::table::Table) -> Table {

@@ -261,7 +261,7 @@ impl FlowTask {
         };
         if is_logged {
             // Flows go by the plan in force, and say nothing of one that is tried.
-            worker.tell(&record, &series, 0);
+            worker.tell(&record, &series, (0, None));
         } else {
             telemetry::count(&record, &series);
         }

@@ -196,7 +196,7 @@ impl Socket {
         if let Some(log) = &mut *self.worker.logs.borrow_mut() {
             let facts = facts.facts(facts.peer.ip(), "");
             let (fault, at) = (Some(Fault::KeptOut), SystemTime::now());
-            log.write(&Record { fault, at, ..Record::empty(&facts, Kind::Flow) });
+            log.write(&Record { fault, at, ..Record::empty(&facts, Kind::Flow) }, None);
         }
     }
 }

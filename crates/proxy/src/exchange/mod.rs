@@ -131,7 +131,7 @@ impl<'p> Exchange<'p> {
             ActionPlan::Respond(local) => return answer::answer(self, local).await,
             ActionPlan::Redirect(redirect) => {
                 let facts = self.facts();
-                let local = redirect.respond(&self.incoming.head, &facts);
+                let local = redirect.respond(&self.incoming.head, &facts, &mut self.worker.scratch.borrow_mut());
                 return answer::answer(self, &local).await;
             }
         };
@@ -185,7 +185,13 @@ impl<'p> Exchange<'p> {
 
     fn route(&mut self) -> Result<&'p RoutePlan, Fault> {
         let ListenerTarget::Http(router) = &self.listener.plan.target else { return Err(Fault::NoRoute) };
-        let caller = Caller { client: self.client, sender: self.connection.facts.sender.as_deref() };
+        let facts;
+        let caller = if router.has_expressions() {
+            facts = self.facts();
+            facts.caller()
+        } else {
+            Caller { client: self.client, sender: self.connection.facts.sender.as_deref(), facts: None }
+        };
         let mut scratch = self.worker.scratch.borrow_mut();
         let route = router.find(&self.incoming.head, caller, &mut scratch).ok_or(Fault::NoRoute)?;
         self.progress.route = Some(route);

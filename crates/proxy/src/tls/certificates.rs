@@ -95,8 +95,11 @@ pub(super) fn subject(certificate: Option<&CertificateDer<'_>>) -> Subject {
 
 /// Returns the names of a client that its certificate has beside the subject.
 fn client_names(certificate: &CertificateDer<'_>) -> ClientNames {
-    let mut names = ClientNames { issuer: wire::subject::issuer(certificate), ..ClientNames::default() };
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
+    let fingerprint = Some(hexadecimal(digest.as_ref()));
+    let mut names = ClientNames { issuer: wire::subject::issuer(certificate), fingerprint, ..ClientNames::default() };
     let Ok((_, parsed)) = x509_parser::certificate::X509Certificate::from_der(certificate) else { return names };
+    names.serial = Some(hexadecimal(parsed.raw_serial()).trim_start_matches('0').to_owned());
     // An extension that cannot be read, or is there twice, names no one.
     let Ok(Some(alternatives)) = parsed.subject_alternative_name() else { return names };
     for name in &alternatives.value.general_names {
@@ -108,6 +111,14 @@ fn client_names(certificate: &CertificateDer<'_>) -> ClientNames {
         }
     }
     names
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing into a string cannot fail.
+        let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
+        text
+    })
 }
 
 /// Chooses by server name: exact, then wildcard of one label (RFC 6125 section 6.4.3), then the first certificate. Among

@@ -18,6 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::command::{Command, Commit, Try};
 use super::{Trial, Worker};
 use crate::accept::Accepting;
+use crate::access_logs::WorkerLogs;
 use crate::bound::{Bound, Opened, is_same_place};
 use crate::clients;
 use crate::handover::on_worker;
@@ -163,8 +164,9 @@ fn take_over(running: &Running, commit: Commit) {
     before.retire_pools(&built);
     tried.iter().for_each(|tried| tried.retire_pools(&built));
     let listeners = built.plan.listeners.clone();
+    let conditions = Arc::clone(&built.plan.log_conditions);
     *worker.plan.borrow_mut() = built;
-    *worker.logs.borrow_mut() = commit.logs.map(|logs| logs.writer(worker.index));
+    *worker.logs.borrow_mut() = commit.logs.map(|logs| WorkerLogs::new(&logs, worker.index, conditions));
     running.listening.borrow_mut().retain_mut(|accepting| {
         let transport = accepting.bound.transport;
         let same = |listener: &Arc<ListenerPlan>| {

@@ -116,12 +116,16 @@ impl LogWriter {
     #[inline]
     pub fn write(&mut self, record: &Record<'_>) {
         if !self.shared.formats().is_empty() {
-            self.write_all(record);
+            self.write_where(record, |_| true);
         }
     }
 
-    fn write_all(&mut self, record: &Record<'_>) {
+    /// Writes a record to the logs that want it, which are known by their places.
+    pub fn write_where(&mut self, record: &Record<'_>, mut is_wanted: impl FnMut(usize) -> bool) {
         for (log, format) in self.shared.formats().iter().enumerate() {
+            if !is_wanted(log) {
+                continue;
+            }
             self.line.clear();
             Compiled::write(format, record, &mut self.clock, &mut self.line);
             self.shared.push(self.worker, log, &self.line);

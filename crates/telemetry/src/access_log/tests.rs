@@ -14,7 +14,7 @@ use crate::record::Kind;
 use crate::testing::{Draft, request};
 
 fn log(path: &Path, format: &str) -> AccessLog {
-    AccessLog { target: LogTarget::File(path.to_owned()), format: LogFormat::Line(format.to_owned()) }
+    AccessLog { target: LogTarget::File(path.to_owned()), format: LogFormat::Line(format.to_owned()), when: None }
 }
 
 fn formatted(format: &LogFormat, record: &Record<'_>) -> String {
@@ -217,7 +217,7 @@ fn every_record_of_every_worker_reaches_every_log_once_and_in_order() {
     let (lines, json) = (folder.path().join("a.log"), folder.path().join("b.json"));
     let logs = [
         log(&lines, "{sent_bytes} {request_id}"),
-        AccessLog { target: LogTarget::File(json.clone()), format: LogFormat::Json },
+        AccessLog { target: LogTarget::File(json.clone()), format: LogFormat::Json, when: None },
     ];
     let open = AccessLogs::open_with(&logs, 2, 64 << 20).unwrap();
     std::thread::scope(|scope| {

@@ -135,7 +135,10 @@ fn mistakes_are_found_when_the_configuration_is_checked() {
             json!({ "max": 1, "over": "drop" }),
             ": \"drop\" is no action for requests beyond the limit: write refuse, close, mark, { delay: 2s } or { tarpit: 10s }",
         ),
-        (json!({ "max": 1, "key": "ip" }), ": \"ip\" is not a key: write `client` or { header: NAME }"),
+        (
+            json!({ "max": 1, "key": "ip" }),
+            ": \"ip\" is not a key: write `client`, { header: NAME } or { expression: CEL }",
+        ),
         (
             json!({ "max": 1, "ipv6_prefix": 0 }),
             "ipv6_prefix: 0 is not between 1 and 128 (use 64, or 56 or 48 if clients get larger networks)",

@@ -353,10 +353,13 @@ fn mistakes_are_found_when_the_configuration_is_checked() {
             "ipv6_prefix: `ipv6_prefix` has no effect with `key: { header: … }` (leave it out)",
         ),
         other(json!({ "rate": "1/s", "key": { "header": "a b" } }), "key/header: `a b` is not a header field name"),
-        other(json!({ "rate": "1/s", "key": "ip" }), ": \"ip\" is not a key: write `client` or { header: NAME }"),
+        other(
+            json!({ "rate": "1/s", "key": "ip" }),
+            ": \"ip\" is not a key: write `client`, { header: NAME } or { expression: CEL }",
+        ),
         other(
             json!({ "rate": "1/s", "key": { "cookie": "a" } }),
-            ": {\"cookie\":\"a\"} is not a key: write `client` or { header: NAME }",
+            ": {\"cookie\":\"a\"} is not a key: write `client`, { header: NAME } or { expression: CEL }",
         ),
         other(json!({}), ": missing field `rate`"),
     ] {

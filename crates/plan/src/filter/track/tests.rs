@@ -12,6 +12,8 @@ use serde_json::json;
 use super::super::testing::{Beside, World, issue, request, response, uses};
 use super::super::{Chain, Flow};
 use super::*;
+use crate::map::Maps;
+use crate::table::Table;
 
 fn table(counters: &[&str], rates: &[&str]) -> Arc<Table> {
     let named = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect::<Vec<Counter>>();
@@ -42,7 +44,7 @@ struct Bench {
 
 impl Bench {
     fn new(table: Arc<Table>, uses: &[FilterUse]) -> Self {
-        let chain = Chain::compile_with(uses, None, std::slice::from_ref(&table)).unwrap();
+        let chain = Chain::compile_with(uses, None, (std::slice::from_ref(&table), Maps::Known(&[]))).unwrap();
         Self { chain, table, world: World::new(), beside: Beside::new() }
     }
 
@@ -102,6 +104,72 @@ fn conditions_read_what_was_counted() {
     assert!(passes(bench.exchange("192.0.2.7", ended(200))), "the errors are long ago");
 }
 
+fn table_by(expression: &str) -> Arc<Table> {
+    let before = table(&["requests"], &["errors"]);
+    let settings =
+        model::table::Table { key: TableKey::Expression(expression.into()), ..(**before.settings()).clone() };
+    Arc::new(Table::compile(&Arc::new(settings), None).unwrap())
+}
+
+fn when(filter: FilterUse, expression: &str) -> FilterUse {
+    let matches = model::matching::Match { expression: Some(expression.into()), ..<_>::default() };
+    FilterUse { when: Some(When { matches, ..When::default() }), ..filter }
+}
+
+#[test]
+fn expressions_read_what_was_counted_by_any_key() {
+    for (table, key) in [
+        (table(&["requests"], &["errors"]), "192.0.2.7"),
+        (table_by("string(source.address) + request.method"), "192.0.2.7GET"),
+        (table_by("request.headers[\"x-none\"]"), ""),
+    ] {
+        let filters = [
+            used("track", json!({ "table": "abuse" }), &[]),
+            when(
+                used("deny", json!({ "status": 403 }), &[]),
+                "tables.abuse.requests > 2 && tables[\"abuse\"].errors_rate >= 1",
+            ),
+            used("deny", json!({ "status": 418 }), &[("requests", 3)]),
+        ];
+        let mut bench = Bench::new(table, &filters);
+        let mut status = |ended| match bench.exchange("192.0.2.7", ended) {
+            Flow::Continue => 200,
+            Flow::Respond(local) => local.status,
+            flow => panic!("{flow:?}"),
+        };
+        assert_eq!(
+            [status(ended(200)), status(ended(404)), status(ended(200)), status(ended(200))],
+            [200, 200, 403, 403]
+        );
+        bench.beside.now += Duration::from_secs(30);
+        let flow = bench.exchange("192.0.2.7", ended(200));
+        assert!(matches!(flow, Flow::Respond(local) if local.status == 418), "the errors are long ago");
+        assert_eq!((bench.get(key, "requests"), bench.table.entries()), (5, 1));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_reading_points_at_it() {
+    let told = |expression: &str| {
+        let filters = [when(used("deny", json!({}), &[]), expression)];
+        let tables = [table(&["requests"], &[])];
+        let issues = Chain::compile_with(&filters, None, (&tables, Maps::Known(&[]))).err().unwrap();
+        let (start, end) = issues[0].part.unwrap();
+        (issues[0].message.clone(), expression[start..end].to_owned())
+    };
+    for (expression, message, marked) in [
+        ("tables.abus.requests > 1", "there is no table `abus`", "abus"),
+        ("tables.abuse.errors > 1", "the table `abuse` does not count `errors`", "errors"),
+        ("tables.abuse.hits > 1", "`hits` is no counter", "hits"),
+        ("tables.abuse > 1", "a table is not a value", "tables.abuse"),
+        ("tables[request.host].errors > 1", "the name of a table is a text in quotes", "request.host"),
+        ("tables.abuse.requests == \"1\"", "int and string cannot be compared", "tables.abuse.requests == \"1\""),
+    ] {
+        let (found, part) = told(expression);
+        assert!(found.starts_with(message) && part == marked, "{expression}: {found}, {part}");
+    }
+}
+
 #[test]
 fn what_a_condition_found_for_the_request_counts_for_its_response() {
     let filters = [
@@ -146,7 +214,7 @@ fn a_rehearsal_counts_nothing() {
 #[test]
 fn a_table_that_is_missing_or_does_not_count_what_is_wanted_is_an_issue() {
     let told = |filter: FilterUse, tables: &[Arc<Table>]| {
-        let issues = Chain::compile_with(&[filter], None, tables).err().unwrap();
+        let issues = Chain::compile_with(&[filter], None, (tables, Maps::Known(&[]))).err().unwrap();
         issues.iter().map(ToString::to_string).collect::<String>()
     };
     let tables = [table(&["requests"], &[])];

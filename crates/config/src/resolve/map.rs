@@ -1,0 +1,96 @@
+//! Maps: their entries, from the configuration or from a file.
+
+use std::sync::Arc;
+
+use model::map::{Collector, Entries, Map, MapKind, parse};
+
+use super::Resolver;
+use crate::file;
+use crate::tree::Node;
+
+/// Bytes of one file. A million entries are a tenth of it.
+const FILE_BYTES_MAX: usize = 512 << 20;
+
+impl Resolver<'_> {
+    /// Returns the map called `name`.
+    pub(super) fn map(&mut self, name: &str, written: &mut file::Map) -> Option<Map> {
+        let at = format!("maps/{name}");
+        let kind = match written.kind {
+            file::MapKind::Exact => MapKind::Exact,
+            file::MapKind::Prefix => MapKind::Prefix,
+            file::MapKind::Regex => MapKind::Regex,
+            file::MapKind::Cidr => MapKind::Cidr,
+        };
+        let entries = match &written.file {
+            Some(file) => self.filed_entries(&format!("{at}/file"), file, kind)?,
+            None => self.written_entries(&format!("{at}/entries"), name, kind)?,
+        };
+        let default = written.default.as_ref().map(|value| value.0.clone());
+        Some(Map { name: name.into(), kind, default, file: written.file.clone(), entries: Arc::new(entries) })
+    }
+
+    /// Entries that stand in the configuration, in its order.
+    fn written_entries(&mut self, at: &str, name: &str, kind: MapKind) -> Option<Entries> {
+        let tree = self.tree;
+        let map = tree.get("maps").and_then(|maps| maps.get(name));
+        let nodes = map.and_then(|map| map.get("entries")).map_or(&[][..], Node::entries);
+        let mut collector = Collector::new(kind);
+        let mut is_whole = true;
+        for (key, node) in nodes {
+            let Some(value) = node.text() else { continue };
+            if kind == MapKind::Regex {
+                self.expression(&format!("{at}/{}", key.text), &key.text);
+            }
+            if let Err(message) = collector.add(&key.text, value) {
+                self.sink.push(key.span, message, None);
+                is_whole = false;
+            }
+        }
+        if !is_whole {
+            return None;
+        }
+        match collector.finish() {
+            Ok(entries) => Some(entries),
+            Err((first, second)) => {
+                let place = |entry: usize| nodes.get(entry).map(|(key, _)| key);
+                if let Some((first, second)) = place(first).zip(place(second)) {
+                    let message = format!("the key is that in line {}, with another value", first.span.line);
+                    self.sink.push(second.span, message, None);
+                }
+                None
+            }
+        }
+    }
+
+    /// Entries of a file.
+    fn filed_entries(&mut self, at: &str, name: &str, kind: MapKind) -> Option<Entries> {
+        let path = self.beside(name);
+        let bytes = match self.file_bytes(&path, FILE_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(message) => {
+                self.report_unread(at, &path, &message);
+                // Where files are not looked at, what uses the map may still be checked.
+                return self.loader.is_offline.then(Entries::default);
+            }
+        };
+        // Its entries are kept, so that the text need not be.
+        self.pems.remove(&path);
+        let text = match std::str::from_utf8(&bytes) {
+            Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
+            Err(error) => {
+                let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+                let span = self.tree.locate(at);
+                self.sink.push(span, format!("cannot read `{}`: line {line} is not UTF-8", path.display()), None);
+                return None;
+            }
+        };
+        match parse(text, kind) {
+            Ok(entries) => Some(entries),
+            Err(message) => {
+                let span = self.tree.locate(at);
+                self.sink.push(span, format!("`{name}`, {message}"), None);
+                None
+            }
+        }
+    }
+}
