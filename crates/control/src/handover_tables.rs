@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::handover::{from_hex, to_hex};
 use crate::tables::chance;
 
-/// Entries of all tables that are handed over. Those counted last go first.
+/// Entries of all tables that are handed over. Tables share this room, and those of a table that were counted last go first.
 const ENTRIES_MAX: usize = 500_000;
 
 /// Returns the entries of tables; with `since`, those that were counted in this last time.
@@ -21,8 +21,11 @@ pub fn of_tables(plan: &Plan, now: Instant, since: Option<Duration>) -> Value {
     let since = since.map_or(Duration::MAX, |since| since + Duration::from_millis(100));
     let mut room = ENTRIES_MAX;
     let mut tables = Map::new();
-    for table in &plan.tables {
-        let handed = table.hand_over(room, since, now);
+    // What a small table leaves of its share goes to the larger ones after it.
+    let mut by_size: Vec<_> = plan.tables.iter().collect();
+    by_size.sort_by_key(|table| table.entries());
+    for (place, table) in by_size.iter().enumerate() {
+        let handed = table.hand_over(room / (by_size.len() - place), since, now);
         room -= handed.len();
         let mut bytes = Vec::new();
         for one in &handed {

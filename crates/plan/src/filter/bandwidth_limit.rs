@@ -282,4 +282,8 @@ impl Pace for Shared {
         let wait = self.rates.reserve(self.number, (self.rate.cost(count), BURST), now);
         (count as usize, now + Duration::from_nanos(wait))
     }
+
+    fn give_back(&mut self, count: usize, now: Instant) {
+        self.rates.give_back(self.number, self.rate.cost(count as u64), now);
+    }
 }

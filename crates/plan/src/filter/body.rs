@@ -138,4 +138,9 @@ pub trait Tap {
 pub trait Pace {
     /// Reserves at most `wanted` of the next bytes, at least one, and says from when on they may be written.
     fn reserve(&mut self, wanted: usize, now: Instant) -> (usize, Instant);
+
+    /// Takes back the last `count` of the bytes that were reserved: they will not be written.
+    fn give_back(&mut self, count: usize, now: Instant) {
+        let _ = (count, now);
+    }
 }

@@ -58,7 +58,7 @@ impl Chain {
         let mut response_bodies: Vec<Box<dyn ResponseBodyStep>> = Vec::new();
         let (mut guarded, mut guarded_response) = (Vec::new(), Vec::new());
         let before = before.map_or(&[][..], |chain| &chain.holdings.kept);
-        let mut compiling = Compiling::after(before).beside(tables).with_maps(maps);
+        let mut compiling = Compiling::after(before).among(uses).beside(tables).with_maps(maps);
         for (place, used) in uses.iter().enumerate() {
             match compile_one((place, used), &mut compiling) {
                 Ok(steps) => {

@@ -4,11 +4,13 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use model::filter::FilterUse;
 use model::{Issue, Name};
 
 use super::events::{Counted, EventCounter};
 use super::need::CalledCluster;
 use crate::expression::{Condition, Names, Scope, Tables, Used, Value};
+use crate::keyed;
 use crate::map::{MapPlan, Maps};
 use crate::table::Table;
 
@@ -16,6 +18,8 @@ use crate::table::Table;
 #[derive(Clone)]
 pub(super) struct Kept {
     filter: &'static str,
+    /// Hash of the filter's settings.
+    settings: u64,
     key: String,
     state: Arc<dyn Any + Send + Sync>,
 }
@@ -39,6 +43,10 @@ pub(super) struct Holdings {
 pub struct Compiling<'a> {
     /// The state of the chain that the route of the same name had before.
     before: &'a [Kept],
+    /// Places of the state that is in use again.
+    taken: Vec<usize>,
+    /// Hashes of the settings of all filters of the list, and of the one that is compiled.
+    settings: (Vec<u64>, u64),
     /// Those that expressions may use, and those that they do.
     maps: (Maps<'a>, Vec<Arc<MapPlan>>),
     kept: Vec<Kept>,
@@ -78,8 +86,8 @@ impl<'a> Compiling<'a> {
     /// The filters of a route after those that kept this.
     pub(super) fn after(before: &'a [Kept]) -> Self {
         let (kept, called, counted, used) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let maps = (Maps::Unknown, Vec::new());
-        Self { before, maps, kept, notes: 0, called, counted, filter: (0, ""), tables: None, used }
+        let (taken, settings, maps) = (Vec::new(), (Vec::new(), 0), (Maps::Unknown, Vec::new()));
+        Self { before, taken, settings, maps, kept, notes: 0, called, counted, filter: (0, ""), tables: None, used }
     }
 
     /// Says which maps expressions may use.
@@ -110,6 +118,17 @@ impl<'a> Compiling<'a> {
         self.filter = (place, name);
     }
 
+    /// Says which filters are in the list: state goes to the one with equal settings, wherever that is.
+    pub(super) fn among(self, uses: &[FilterUse]) -> Self {
+        let all = uses.iter().map(|used| hash_of(&used.settings)).collect();
+        Self { settings: (all, self.settings.1), ..self }
+    }
+
+    /// Goes on with a filter of these settings.
+    pub(super) fn with_settings(&mut self, settings: &serde_json::Value) {
+        self.settings.1 = hash_of(settings);
+    }
+
     /// Numbers for notes, see [`super::Notes::set`]: those of a filter are not those of another of its route.
     pub fn note(&mut self) -> usize {
         self.notes += 1;
@@ -117,13 +136,21 @@ impl<'a> Compiling<'a> {
     }
 
     /// The state that this filter of this route had in the plan before, if it was made with an equal `key`; else a new one. A route
-    /// that has the filter several times has as many states of a key, in the order of the list.
+    /// that has the filter several times has as many states of a key. A filter takes that of the one with equal settings, or else the
+    /// first that belongs to no filter of the list.
     pub fn kept<T: Any + Send + Sync>(&mut self, key: &str, make: impl FnOnce() -> T) -> Arc<T> {
-        let is_same = |kept: &&Kept| kept.filter == self.filter.1 && kept.key == key;
-        let earlier = self.kept.iter().filter(is_same).count();
-        let before = self.before.iter().filter(is_same).nth(earlier);
-        let state = before.and_then(Kept::state).unwrap_or_else(|| Arc::new(make()));
-        self.kept.push(Kept { filter: self.filter.1, key: key.to_owned(), state: state.clone() });
+        let is_same = |kept: &Kept| kept.filter == self.filter.1 && kept.key == key;
+        let (all, own) = (&self.settings.0, self.settings.1);
+        let free = || {
+            let before = self.before.iter().enumerate();
+            before.filter(|(place, kept)| is_same(kept) && !self.taken.contains(place))
+        };
+        let equal = free().find(|(_, kept)| kept.settings == own);
+        let found = equal.or_else(|| free().find(|(_, kept)| !all.contains(&kept.settings)));
+        let state = found.and_then(|(_, kept)| kept.state()).unwrap_or_else(|| Arc::new(make()));
+        let place = found.map(|(place, _)| place);
+        self.taken.extend(place);
+        self.kept.push(Kept { filter: self.filter.1, settings: own, key: key.to_owned(), state: state.clone() });
         state
     }
 
@@ -188,6 +215,10 @@ impl<'a> Compiling<'a> {
             maps: self.maps.1,
         }
     }
+}
+
+fn hash_of(settings: &serde_json::Value) -> u64 {
+    keyed::hash([0, 0], settings.to_string().as_bytes())
 }
 
 #[cfg(test)]

@@ -356,6 +356,7 @@ pub(crate) fn compile_one((place, used): (usize, &FilterUse), compiling: &mut Co
         return Err(settings::suggest_nearest_on("docs/reference/filters.md", issue, &used.name, names));
     };
     compiling.filter(place, entry.name);
+    compiling.with_settings(&used.settings);
     let steps = (entry.compile)(&used.settings, compiling).map_err(|issue| issue.below(&used.name))?;
     match &used.when {
         None => Ok(steps),

@@ -176,7 +176,9 @@ impl RequestStep for RateLimitStep {
             _ => {
                 // How long the client should wait is another time after the wait.
                 let verdict = self.key.with(head, turn, |key, turn| self.rates.look(key, &self.limit, turn.now));
-                self.excess.resume(|status| too_many(status, Some(verdict.wait_seconds())))
+                // Then it may have an allowance again, and `wait` is the time until that is whole.
+                let seconds = if verdict.is_allowed { 0 } else { verdict.wait_seconds() };
+                self.excess.resume(|status| too_many(status, Some(seconds)))
             }
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use model::Issue;
 use model::filter::CLUSTER_FORMAT;
 use schemars::JsonSchema;
@@ -14,7 +15,7 @@ use super::settings::{DurationText, FileText};
 use super::{Compiling, EventCounter};
 use crate::limit::Limit;
 
-/// Bytes of a name, and of a key that are sent; what is longer is cut, which makes such keys one.
+/// Bytes of a name, and of a key that is sent as it is; of a longer one, its digest is sent.
 const NAME_BYTES_MAX: usize = 128;
 const KEY_BYTES_MAX: usize = 256;
 const TIMEOUT_MAX: Duration = Duration::from_secs(10);
@@ -114,7 +115,7 @@ impl Shared {
         Ok(SharedLimit {
             cluster: compiling.cluster(&cluster, "shared/redis/cluster"),
             login: Arc::new(StoreLogin { username, password, database }),
-            prefix: format!("equipoise:limit:{name}:").into_bytes(),
+            prefix: prefix(&name),
             arguments: Arc::new(limit.in_microseconds()),
             timeout,
             when_away: self.when_away,
@@ -123,14 +124,27 @@ impl Shared {
     }
 }
 
+/// Returns what the keys of the limit of a name begin with: also the length of the name, so that none ends where a key begins.
+fn prefix(name: &str) -> Vec<u8> {
+    format!("equipoise:limit:{}:{name}:", name.len()).into_bytes()
+}
+
+/// Returns the key in the store: no two keys have the same.
+fn stored_key(prefix: &[u8], key: &[u8]) -> Vec<u8> {
+    if key.len() <= KEY_BYTES_MAX {
+        [prefix, b"=", key].concat()
+    } else {
+        [prefix, b"#", digest(&SHA256, key).as_ref()].concat()
+    }
+}
+
 impl SharedLimit {
     /// Returns what is asked for a request of this key.
     pub(super) fn ask(&self, key: &[u8]) -> Box<StoreAsk> {
-        let key = &key[..key.len().min(KEY_BYTES_MAX)];
         Box::new(StoreAsk {
             cluster: self.cluster,
             login: Arc::clone(&self.login),
-            key: [&self.prefix, key].concat(),
+            key: stored_key(&self.prefix, key),
             arguments: Arc::clone(&self.arguments),
             timeout: self.timeout,
         })
@@ -140,5 +154,27 @@ impl SharedLimit {
 impl fmt::Debug for SharedLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedLimit").field("arguments", &self.arguments).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_names_and_keys_have_one_key_in_the_store() {
+        let long = "x".repeat(KEY_BYTES_MAX);
+        let keys = ["b:c", "c", "", "=c", &long, &format!("{long}y"), &format!("{long}z")];
+        let digest = [b"#".as_slice(), digest(&SHA256, format!("{long}y").as_bytes()).as_ref()].concat();
+        let mut stored = HashSet::new();
+        for name in ["a", "a:b", "a:", "1:a"] {
+            for key in keys.iter().map(|key| key.as_bytes()).chain([digest.as_slice(), &digest[1..]]) {
+                let one = stored_key(&prefix(name), key);
+                assert!(one.len() <= 2 * KEY_BYTES_MAX, "{}", one.len());
+                assert!(stored.insert(one), "{name} {key:?}");
+            }
+        }
     }
 }

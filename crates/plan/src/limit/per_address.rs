@@ -21,17 +21,13 @@ pub struct PerAddress {
     limit: Option<Limit>,
     /// Those without bounds.
     except: Option<AddressTable>,
-    state: Arc<State>,
-}
-
-struct State {
-    open: InFlight,
-    rates: Rates,
+    open: Arc<InFlight>,
+    rates: Arc<Rates>,
 }
 
 /// A connection that counts as open until this is dropped.
 pub struct OpenPlace {
-    state: Arc<State>,
+    open: Arc<InFlight>,
     place: u64,
 }
 
@@ -52,9 +48,10 @@ impl PerAddress {
     pub fn compile(bounds: &ConnectionsPerAddress, before: Option<&Self>) -> Result<Self, Issue> {
         let limit = bounds.rate.as_ref().map(|rate| Limit::compile(rate, bounds.burst)).transpose()?;
         let network = Network::new(bounds.ipv4_prefix, bounds.ipv6_prefix);
-        // What is counted by other networks, or lies elsewhere in the table, is of no use.
-        let same = before.filter(|before| before.network == network && before.keys_max == bounds.keys_max);
-        let new = || Arc::new(State { open: InFlight::default(), rates: Rates::new(bounds.keys_max as usize) });
+        // What is counted by other networks is of no use, nor are rates that lie elsewhere in their table.
+        let same = before.filter(|before| before.network == network);
+        let open = same.map_or_else(Arc::default, |same| Arc::clone(&same.open));
+        let rates = same.filter(|same| same.keys_max == bounds.keys_max).map(|same| Arc::clone(&same.rates));
         let except = (!bounds.except.is_empty()).then(|| {
             let list = AddressList { allowed: bounds.except.clone(), denied: Vec::new(), lets_others_in: false };
             AddressTable::of(&list)
@@ -65,7 +62,8 @@ impl PerAddress {
             max: bounds.max.unwrap_or(u32::MAX),
             limit,
             except,
-            state: same.map_or_else(new, |same| Arc::clone(&same.state)),
+            open,
+            rates: rates.unwrap_or_else(|| Arc::new(Rates::new(bounds.keys_max as usize))),
         })
     }
 
@@ -83,10 +81,10 @@ impl PerAddress {
             return Ok(None);
         }
         self.network.with(address, |key| {
-            let place = self.state.open.enter(key, self.max, chance).ok_or(Beyond::Max)?;
-            let open = OpenPlace { state: Arc::clone(&self.state), place };
+            let place = self.open.enter(key, self.max, chance).ok_or(Beyond::Max)?;
+            let open = OpenPlace { open: Arc::clone(&self.open), place };
             match &self.limit {
-                Some(limit) if !self.state.rates.spend(key, limit, now, chance).is_allowed => Err(Beyond::Rate),
+                Some(limit) if !self.rates.spend(key, limit, now, chance).is_allowed => Err(Beyond::Rate),
                 _ => Ok(Some(open)),
             }
         })
@@ -94,7 +92,7 @@ impl PerAddress {
 
     /// Returns whether the address has as many connections as it may already, without counting one.
     pub fn is_full(&self, address: IpAddr) -> bool {
-        !self.is_excepted(address) && self.network.with(address, |key| self.state.open.count(key)) >= self.max
+        !self.is_excepted(address) && self.network.with(address, |key| self.open.count(key)) >= self.max
     }
 
     fn is_excepted(&self, address: IpAddr) -> bool {
@@ -104,6 +102,6 @@ impl PerAddress {
 
 impl Drop for OpenPlace {
     fn drop(&mut self) {
-        self.state.open.leave(self.place);
+        self.open.leave(self.place);
     }
 }

@@ -21,6 +21,8 @@ use crate::{keyed, random};
 
 const SHARDS_MAX: usize = 64;
 const WAYS: usize = 8;
+/// Nanoseconds that the turns of a key may lie ahead: five minutes. It bounds what a slow rate leaves to a faster one after a reload.
+const AHEAD_MAX: u64 = 300_000_000_000;
 
 /// Hash and theoretical arrival time, in nanoseconds since the epoch of the table. All zero: no one's, with a whole allowance. An array
 /// and no struct, because the allocator gives zeroed memory for it, which takes no page before it is written.
@@ -73,10 +75,20 @@ impl Rates {
         let Some(live) = self.live.get() else { return 0 };
         live.with_bucket_of(number, now, |bucket, now| {
             let place = place_of(bucket, number);
-            let begins = known(bucket[place], number).max(now.saturating_sub(burst));
+            let begins = known(bucket[place], number).clamp(now.saturating_sub(burst), now + AHEAD_MAX);
             bucket[place] = [number, begins.saturating_add(cost)];
             begins.saturating_sub(now)
         })
+    }
+
+    /// Gives back `cost` nanoseconds that [`Self::reserve`] gave and that were not used.
+    pub fn give_back(&self, number: u64, cost: u64, now: Instant) {
+        let Some(live) = self.live.get() else { return };
+        live.with_bucket_of(number, now, |bucket, _| {
+            if let Some(entry) = bucket.iter_mut().find(|entry| entry[0] == number) {
+                entry[1] = entry[1].saturating_sub(cost);
+            }
+        });
     }
 
     /// Returns the bytes that the entries take.

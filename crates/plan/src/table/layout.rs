@@ -20,7 +20,11 @@ const TIME_BITS: u32 = 40;
 const COUNT_BITS: u32 = 40;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+const NUMBER_MASK: u64 = u64::MAX >> COUNT_BITS;
 const WHOLE: u64 = 1 << 48;
+/// Whiles by which a clock may be behind the one that counted last. An entry that lies further back was not counted for as long as
+/// numbers take to come round.
+const BEHIND_MAX: u64 = 1 << 16;
 
 /// Where each reading of a table is.
 #[derive(Clone, Debug)]
@@ -88,8 +92,8 @@ impl Layout {
     pub(super) fn read(&self, entry: &Entry<'_>, Place { word, period }: Place, tick: u64) -> u64 {
         // Without a while, it is a counter.
         let Some(number) = tick.checked_div(period) else { return entry.words[word] };
-        let (present, before) = counts_at(entry, word, number);
-        let left = period - tick % period;
+        let (at, (present, before)) = counts_at(entry, word, number);
+        let left = if at == number { period - tick % period } else { period };
         present.saturating_add((u128::from(before) * u128::from(left) / u128::from(period)) as u64)
     }
 
@@ -97,8 +101,8 @@ impl Layout {
         match tick.checked_div(period) {
             None => entry.words[word] = entry.words[word].saturating_add(amount),
             Some(number) => {
-                let (present, before) = counts_at(entry, word, number);
-                store_counts(entry, word, number, (present.saturating_add(amount), before));
+                let (at, (present, before)) = counts_at(entry, word, number);
+                store_counts(entry, word, at, (present.saturating_add(amount), before));
             }
         }
     }
@@ -106,19 +110,27 @@ impl Layout {
     pub(super) fn write(&self, entry: &mut Entry<'_>, Place { word, period }: Place, tick: u64, value: u64) {
         match tick.checked_div(period) {
             None => entry.words[word] = value,
-            Some(number) => store_counts(entry, word, number, (value, 0)),
+            Some(number) => {
+                let (at, _) = counts_at(entry, word, number);
+                store_counts(entry, word, at, (value, 0));
+            }
         }
     }
 }
 
-/// The counts of this while and of the one before.
-fn counts_at(entry: &Entry<'_>, word: usize, number: u64) -> (u64, u64) {
+/// The number of the while that counts, with the counts of this while and of the one before. The while is that of `number`, or the
+/// one that the entry has if it is later: workers look at the clock at different times, and a rate never goes back.
+fn counts_at(entry: &Entry<'_>, word: usize, number: u64) -> (u64, (u64, u64)) {
     let (present, rest) = (entry.words[word], entry.words[word + 1]);
-    let passed = number.wrapping_sub(rest >> COUNT_BITS) & (u64::MAX >> COUNT_BITS);
+    let stored = rest >> COUNT_BITS;
+    let passed = number.wrapping_sub(stored) & NUMBER_MASK;
+    let behind = stored.wrapping_sub(number) & NUMBER_MASK;
+    let is_counted = present > 0 || rest & COUNT_MASK > 0;
     match passed {
-        0 => (present, rest & COUNT_MASK),
-        1 => (0, present),
-        _ => (0, 0),
+        0 => (number, (present, rest & COUNT_MASK)),
+        1 => (number, (0, present)),
+        _ if is_counted && behind <= BEHIND_MAX => (number + behind, (present, rest & COUNT_MASK)),
+        _ => (number, (0, 0)),
     }
 }
 
@@ -155,13 +167,22 @@ impl<'a> Entry<'a> {
         self.words[1] = self.words[1] & !TIME_MASK | at;
     }
 
-    /// Makes it that of a key, with nothing counted.
-    pub(super) fn begin(&mut self, hash: u64, key: &[u8]) {
+    /// Makes it that of a hash, with nothing counted and no key.
+    pub(super) fn begin(&mut self, hash: u64) {
         self.words.fill(0);
         self.words[0] = hash;
+    }
+
+    /// Returns whether it has neither a key nor the beginning of one.
+    pub(super) fn is_nameless(&self) -> bool {
+        self.words[1] & !TIME_MASK == 0
+    }
+
+    /// Keeps the key, to show it.
+    pub(super) fn name(&mut self, key: &[u8]) {
         let kept = &key[..key.len().min(self.key_words * 8)];
         let is_whole = if kept.len() == key.len() { WHOLE } else { 0 };
-        self.words[1] = (kept.len() as u64) << TIME_BITS | is_whole;
+        self.words[1] = self.words[1] & TIME_MASK | (kept.len() as u64) << TIME_BITS | is_whole;
         for (word, bytes) in self.words[HEAD..].iter_mut().zip(kept.chunks(8)) {
             let mut eight = [0; 8];
             eight[..bytes.len()].copy_from_slice(bytes);

@@ -142,20 +142,19 @@ impl Table {
         let store = self.store(now, chance);
         let (tick, hash) = (store.tick(now), store.hash(key));
         store.with_bucket(hash, |bucket| {
-            let place = self.place(bucket, (hash, key), tick);
+            let place = self.place(bucket, (hash, Some(key)), self.time(tick));
             self.add(&mut bucket.entry(place), amounts, tick);
         });
         hash
     }
 
-    /// Adds to an entry that was counted before; nothing if it is gone since.
+    /// Adds to an entry that was counted before. One that is gone since is made again; its key is shown with its next request.
     pub fn count_more(&self, entry: u64, amounts: &[(Counter, u64)], now: Instant) {
         let Some(store) = self.state.store.get() else { return };
         let tick = store.tick(now);
         store.with_bucket(entry, |bucket| {
-            if let Some(place) = bucket.find(entry, self.time(tick)) {
-                self.add(&mut bucket.entry(place), amounts, tick);
-            }
+            let place = self.place(bucket, (entry, None), self.time(tick));
+            self.add(&mut bucket.entry(place), amounts, tick);
         });
     }
 
@@ -175,7 +174,7 @@ impl Table {
         let store = self.store(now, chance);
         let (tick, hash) = (store.tick(now), store.hash(key));
         store.with_bucket(hash, |bucket| {
-            let place = self.place(bucket, (hash, key), tick);
+            let place = self.place(bucket, (hash, Some(key)), self.time(tick));
             let mut entry = bucket.entry(place);
             for (reading, value) in values {
                 if let Some(place) = self.layout.place(*reading) {
@@ -269,21 +268,36 @@ impl Table {
                 let values = self.layout.readings().map(|(_, place)| self.layout.read(entry, place, tick)).collect();
                 all.push(Handed { key: key.to_vec(), idle: entry.idle(tick), values });
             }
+            // No more than twice as many as are wanted are held.
+            if all.len() >= 2 * max.max(1) {
+                all.select_nth_unstable_by_key(max, |handed| handed.idle);
+                all.truncate(max);
+            }
         });
-        all.sort_unstable_by_key(|handed| handed.idle);
+        all.sort_unstable_by_key(|handed: &Handed| handed.idle);
         all.truncate(max);
         all
     }
 
     /// Takes in what [`Self::hand_over`] gave of a table of the same shape. Entries of another number of values are passed over.
     pub fn inherit(&self, handed: &[Handed], now: Instant, chance: &mut dyn FnMut() -> u64) {
-        let readings: Vec<_> = self.layout.readings().map(|(reading, _)| reading).collect();
+        let places: Vec<_> = self.layout.readings().map(|(_, place)| place).collect();
+        // The time of the table begins so early that entries can have been idle.
+        let store = self.store(now.checked_sub(self.settings.expire).unwrap_or(now), chance);
+        let tick = store.tick(now);
         // Those counted last come last, so that they push out others and not others them.
-        for one in
-            handed.iter().rev().filter(|one| one.values.len() == readings.len() && one.idle < self.settings.expire)
+        for one in handed.iter().rev().filter(|one| one.values.len() == places.len() && one.idle < self.settings.expire)
         {
-            let values: Vec<_> = readings.iter().copied().zip(one.values.iter().copied()).collect();
-            self.set(&one.key, &values, now, chance);
+            let hash = store.hash(&one.key);
+            let counted_at = tick.saturating_sub(one.idle.as_millis() as u64);
+            store.with_bucket(hash, |bucket| {
+                let time = store::Time { now: counted_at, ..self.time(tick) };
+                let place = self.place(bucket, (hash, Some(&one.key)), time);
+                let mut entry = bucket.entry(place);
+                for (place, value) in places.iter().zip(&one.values) {
+                    self.layout.write(&mut entry, *place, tick, *value);
+                }
+            });
         }
     }
 
@@ -298,8 +312,8 @@ impl Table {
     }
 
     /// Returns where the entry of a key is, which is made if there was none.
-    fn place(&self, bucket: &mut store::Bucket<'_>, key: (u64, &[u8]), tick: u64) -> usize {
-        let found = bucket.find_or_make(key, self.time(tick));
+    fn place(&self, bucket: &mut store::Bucket<'_>, key: (u64, Option<&[u8]>), time: store::Time) -> usize {
+        let found = bucket.find_or_make(key, time);
         if found.has_evicted {
             self.state.evictions.fetch_add(1, Ordering::Relaxed);
         }

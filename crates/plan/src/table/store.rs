@@ -13,6 +13,8 @@ use crate::{keyed, random};
 
 const SHARDS_MAX: usize = 64;
 const WAYS: usize = 8;
+/// Entries that one lock is held for when all are looked at: requests wait for some microseconds at most.
+const LOOK_ENTRIES: usize = 256;
 
 /// Words of the entries of some buckets, one behind the other. Empty before the first entry that falls here, and zeroed memory then,
 /// which takes no page before it is written.
@@ -93,14 +95,23 @@ impl Store {
         count
     }
 
-    /// Calls with every entry whose time is not over. Each shard is locked in turn.
+    /// Calls with every entry whose time is not over. Locks are held for [`LOOK_ENTRIES`] at a time.
     pub(super) fn each(&self, time: Time, mut look: impl FnMut(Entry<'_>)) {
         for shard in &self.shards {
-            for words in lock(shard).chunks_exact_mut(self.words.0) {
-                let entry = Entry::over(words, self.words.1);
-                if is_alive(&entry, time) {
-                    look(entry);
+            let mut from = 0;
+            loop {
+                let mut words = lock(shard);
+                let to = words.len().min(from + LOOK_ENTRIES * self.words.0);
+                if from == to {
+                    break;
                 }
+                for words in words[from..to].chunks_exact_mut(self.words.0) {
+                    let entry = Entry::over(words, self.words.1);
+                    if is_alive(&entry, time) {
+                        look(entry);
+                    }
+                }
+                from = to;
             }
         }
     }
@@ -139,14 +150,17 @@ impl Bucket<'_> {
         })
     }
 
-    /// Returns where the entry of a key is, made if there was none, and counted now.
-    pub(super) fn find_or_make(&mut self, (hash, key): (u64, &[u8]), time: Time) -> Found {
+    /// Returns where the entry of a hash is, made if there was none, and counted now. One whose key is not known yet takes `key`.
+    pub(super) fn find_or_make(&mut self, (hash, key): (u64, Option<&[u8]>), time: Time) -> Found {
         let (mut oldest, mut at) = (0, u64::MAX);
         for place in 0..self.len() {
             let mut entry = self.entry(place);
             let is_alive = is_alive(&entry, time);
             if entry.hash() == hash && is_alive {
                 entry.touch(time.now);
+                if let Some(key) = key.filter(|_| entry.is_nameless()) {
+                    entry.name(key);
+                }
                 return Found { place, has_evicted: false, is_more: false };
             }
             let counted_at = if is_alive { entry.counted_at() } else { 0 };
@@ -156,7 +170,8 @@ impl Bucket<'_> {
         }
         let mut entry = self.entry(oldest);
         let is_more = entry.counted_at() == 0;
-        entry.begin(hash, key);
+        entry.begin(hash);
+        key.into_iter().for_each(|key| entry.name(key));
         entry.touch(time.now);
         Found { place: oldest, has_evicted: at > 0, is_more }
     }

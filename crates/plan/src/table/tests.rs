@@ -88,6 +88,23 @@ fn a_rate_forgets_as_time_passes_and_a_counter_does_not() {
 }
 
 #[test]
+fn a_clock_that_is_behind_that_of_another_worker_takes_nothing_from_a_rate() {
+    let mut bench = Bench::new(settings(1_000));
+    bench.wait(25_000);
+    bench.count("a", &[(Counter::Requests, 100)]);
+    bench.wait(6_000);
+    bench.count("a", &[(Counter::Requests, 7)]);
+    let (late, behind) = (bench.now, bench.now - 6 * SECOND);
+    let get = |at| bench.table.get(b"a", reading("requests_rate"), at);
+    let now = get(late);
+    assert!(get(behind) >= now, "reading with a clock that is behind");
+    bench.table.count(b"a", &[(Counter::Requests, 1)], behind, &mut || 7);
+    assert_eq!(get(late), now + 1);
+    bench.table.set(b"a", &[(reading("requests_rate"), 50)], behind, &mut || 7);
+    assert_eq!(get(late), 50);
+}
+
+#[test]
 fn an_entry_is_gone_when_it_was_not_counted_for_as_long_as_it_is_kept() {
     let mut bench = Bench::new(settings(1_000));
     let entry = bench.count("a", &[(Counter::Requests, 3)]);
@@ -96,9 +113,58 @@ fn an_entry_is_gone_when_it_was_not_counted_for_as_long_as_it_is_kept() {
     bench.wait(1);
     assert_eq!((bench.get("a", "requests"), bench.table.alive(bench.now)), (0, 0));
     bench.table.count_more(entry, &[(Counter::Errors, 1)], bench.now);
-    assert_eq!(bench.get("a", "errors"), 0);
+    assert_eq!((bench.get("a", "errors"), bench.get("a", "requests")), (1, 0), "the end of a long request counts");
+    assert_eq!(bench.table.row(b"a", bench.now).unwrap().key, "…", "only its hash is known");
+    assert!(bench.table.hand_over(10, 60 * SECOND, bench.now).is_empty());
     bench.count("a", &[(Counter::Requests, 1)]);
     assert_eq!(bench.get("a", "requests"), 1, "it begins from zero");
+    bench.table.clear(None, bench.now);
+    let bench = Bench::new(by_text(1_000));
+    let entry = bench.count("a", &[]);
+    bench.table.clear(None, bench.now);
+    bench.table.count_more(entry, &[(Counter::Errors, 2)], bench.now);
+    bench.count("a", &[]);
+    let row = bench.table.row(b"a", bench.now).unwrap();
+    assert_eq!((row.key.as_str(), bench.get("a", "errors")), ("a", 2), "its next request tells its key");
+}
+
+#[test]
+fn the_end_of_a_request_keeps_its_entry() {
+    let mut bench = Bench::new(settings(1_000));
+    let entry = bench.count("a", &[(Counter::Requests, 3)]);
+    bench.wait(59_000);
+    bench.table.count_more(entry, &[(Counter::BytesOut, 1)], bench.now);
+    bench.wait(59_000);
+    assert_eq!(bench.get("a", "requests"), 3);
+}
+
+#[test]
+fn entries_that_are_inherited_are_as_idle_as_they_were() {
+    let mut bench = Bench::new(by_text(1_000));
+    bench.count("old", &[(Counter::Requests, 1)]);
+    bench.wait(50_000);
+    bench.count("new", &[(Counter::Requests, 2)]);
+    let handed = bench.table.hand_over(10, 60 * SECOND, bench.now);
+    let mut after = Bench { table: table(by_text(1_000)), now: bench.now };
+    after.table.inherit(&handed, after.now, &mut || 9);
+    let idle = |key: &[u8]| after.table.row(key, after.now).unwrap().idle;
+    assert_eq!((idle(b"old"), idle(b"new")), (50 * SECOND, Duration::ZERO));
+    after.wait(10_000);
+    assert_eq!((after.get("old", "requests"), after.get("new", "requests")), (0, 2));
+}
+
+#[test]
+fn what_is_handed_over_is_bounded_and_those_counted_last() {
+    let mut bench = Bench::new(by_text(10_000));
+    for key in 0..5_000 {
+        bench.wait(1);
+        bench.count(&key.to_string(), &[(Counter::Requests, 1)]);
+    }
+    for max in [0, 1, 100] {
+        let handed = bench.table.hand_over(max, 60 * SECOND, bench.now);
+        let expected: Vec<Vec<u8>> = (0..max).map(|back| (4_999 - back).to_string().into_bytes()).collect();
+        assert_eq!(handed.iter().map(|one| one.key.clone()).collect::<Vec<_>>(), expected);
+    }
 }
 
 #[test]

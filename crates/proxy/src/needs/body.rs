@@ -74,7 +74,8 @@ pub(crate) async fn hold(exchange: &mut Exchange<'_>, max: u64) -> Result<(), Fa
             }
             connection.watch.poll(cx).map(|()| Err(connection.watch.fault(Fault::RequestBodyTimeout)))
         })
-        .await?;
+        .await
+        .inspect_err(|_| _ = exchange.progress.look())?;
     }
     exchange.connection.received = reader.take_leftover();
     if let Err(fault) = read {
@@ -114,5 +115,8 @@ async fn ask_for_body(exchange: &mut Exchange<'_>) -> Result<(), Fault> {
         Poll::Pending => connection.watch.poll(cx).map(|()| Err(connection.watch.fault(Fault::RequestBodyTimeout))),
     })
     .await
-    .inspect_err(|_| exchange.progress.is_interim_cut = true)
+    .inspect_err(|_| {
+        exchange.progress.is_interim_cut = true;
+        exchange.progress.look();
+    })
 }

@@ -36,9 +36,10 @@ impl Exchange<'_> {
     pub(crate) async fn meet_needs(&mut self, route: &RoutePlan, mut place: usize, first: Need) -> Result<Flow, Fault> {
         let mut need = first;
         for _ in 0..Need::PER_EXCHANGE_MAX {
-            let met = self.meet(need).await?;
+            let met = self.meet(need).await;
+            // Also for a fault: the steps that count it go by the present.
             self.progress.look();
-            match self.resume(route, &mut place, met) {
+            match self.resume(route, &mut place, met?) {
                 Flow::Need(next) => need = next,
                 flow => return Ok(flow),
             }

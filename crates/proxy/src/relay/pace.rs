@@ -50,3 +50,12 @@ impl Pacing {
         self.reserved = self.reserved.saturating_sub(count);
     }
 }
+
+impl Drop for Pacing {
+    fn drop(&mut self) {
+        // A stream that ends before its turn leaves the turn to others.
+        if self.reserved > 0 {
+            self.pace.give_back(self.reserved, Instant::now());
+        }
+    }
+}

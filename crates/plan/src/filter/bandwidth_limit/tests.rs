@@ -75,6 +75,34 @@ fn a_sender_that_was_silent_catches_up_for_a_moment_only() {
 }
 
 #[test]
+fn streams_that_end_before_their_turn_leave_it_to_the_others_of_their_key() {
+    let make = paced(json!({ "download": "1MB/s", "per": "key" }));
+    let now = Instant::now();
+    let mut first = make();
+    first.reserve(usize::MAX, now);
+    for _ in 0..10_000 {
+        let mut given_up = make();
+        let (count, from) = given_up.reserve(usize::MAX, now);
+        assert!(from < now + SECOND, "{:?}", from - now);
+        given_up.give_back(count, now);
+    }
+    let time = time_of(&mut [first], 1_000_000, now).as_millis();
+    assert!((850..=1_100).contains(&time), "{time}");
+}
+
+#[test]
+fn a_turn_is_at_most_five_minutes_ahead_after_a_slower_rate() {
+    let rates = Rates::new(10);
+    let now = Instant::now();
+    let number = rates.number_of(b"a", now, &mut || 7);
+    let minute = 60_000_000_000;
+    rates.reserve(number, (60 * minute, 0), now);
+    assert_eq!(rates.reserve(number, (1, 0), now), 5 * minute);
+    assert_eq!(rates.reserve(number, (u64::MAX, 0), now), 5 * minute);
+    assert_eq!(rates.reserve(number, (1, 0), now), 5 * minute, "nothing overflows");
+}
+
+#[test]
 fn bodies_that_are_empty_or_absent_pass_no_stage_and_uploads_make_one_for_each_attempt() {
     let chain = chain(json!([{ "bandwidth_limit": { "download": "1MB/s", "upload": "1MB/s" } }]));
     let (world, mut beside, mut head) = (World::new(), Beside::new(), request("POST", "/", &[]));

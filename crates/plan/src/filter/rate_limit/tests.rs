@@ -207,6 +207,23 @@ fn counts_survive_another_rate_and_are_lost_with_another_layout() {
 }
 
 #[test]
+fn counts_stay_with_the_filter_of_equal_settings_when_others_come_before_it_or_go() {
+    let (hour, second) = (json!({ "rate": "1/h", "burst": 50 }), json!({ "rate": "1/s", "burst": 20 }));
+    let list = |all: &[&serde_json::Value]| {
+        let all: Vec<_> = all.iter().map(|settings| json!({ "rate_limit": settings })).collect();
+        uses(&json!(all))
+    };
+    let mut bench = Bench::new(hour.clone());
+    assert_eq!(bench.count("192.0.2.7"), 50);
+    bench.chain = Chain::compile(&list(&[&second, &hour]), Some(&bench.chain)).unwrap();
+    assert_eq!(bench.count("192.0.2.7"), 0, "the hour is still used up");
+    bench.chain = Chain::compile(&list(&[&second]), Some(&bench.chain)).unwrap();
+    assert_eq!(bench.count("192.0.2.8"), 20);
+    bench.chain = Chain::compile(&list(&[&hour, &second]), Some(&bench.chain)).unwrap();
+    assert_eq!((bench.count("192.0.2.8"), bench.count("192.0.2.9")), (0, 20));
+}
+
+#[test]
 fn after_a_change_nobody_waits_longer_than_the_new_limit_asks_for() {
     let mut bench = Bench::new(json!({ "rate": "1/h", "burst": 50 }));
     assert_eq!(bench.count("192.0.2.7"), 50);
@@ -454,6 +471,10 @@ fn a_request_beyond_the_limit_is_closed_held_back_or_marked() {
     let (mut head, facts) = (request("GET", "/", &[]), bench.world.facts());
     let flow = bench.chain.resume(&mut 0, Found::Now, &mut head, &mut bench.beside.turn(&facts));
     assert_eq!(rejected(flow), (503, "50".into()));
+    bench.wait(50_000);
+    let (mut head, facts) = (request("GET", "/", &[]), bench.world.facts());
+    let flow = bench.chain.resume(&mut 0, Found::Now, &mut head, &mut bench.beside.turn(&facts));
+    assert_eq!(rejected(flow), (503, "0".into()), "it may come again at once");
 }
 
 #[test]

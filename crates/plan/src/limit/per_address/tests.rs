@@ -67,6 +67,18 @@ fn what_was_counted_stays_with_other_bounds_and_not_with_other_networks() {
 }
 
 #[test]
+fn open_connections_still_count_when_only_the_room_for_rates_is_another() {
+    let now = Instant::now();
+    let before = PerAddress::compile(&bounds(Some(1), None), None).unwrap();
+    let held = open(&before, "192.0.2.7", now).unwrap();
+    let more = ConnectionsPerAddress { keys_max: 5_000, ..bounds(Some(1), None) };
+    let after = PerAddress::compile(&more, Some(&before)).unwrap();
+    assert_eq!(open(&after, "192.0.2.7", now).err(), Some(Beyond::Max));
+    drop(held);
+    assert!(open(&after, "192.0.2.7", now).is_ok());
+}
+
+#[test]
 fn a_rate_that_cannot_be_understood_is_an_issue() {
     for (rate, told) in [("fast", "rate"), ("0/s", "rate")] {
         assert_eq!(PerAddress::compile(&bounds(None, Some(rate)), None).err().unwrap().path, told);
