@@ -27,7 +27,7 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<ExtAuthz>("ext_authz", D
 const DOC: &str = r#"Asks an authorization service over gRPC about each request, by the protocol of Envoy's `ext_authz`.
 
 The filter calls `envoy.service.auth.v3.Authorization/Check` at `cluster`, which needs `http_versions: [h2]` (or `h3`), and waits for the
-answer. Services made for Envoy work unchanged, such as Open Policy Agent's plugin for Envoy.
+answer. It is the protocol of services such as Open Policy Agent's plugin for Envoy.
 
 - **Status 0** (OK) lets the request pass, with the changes of `ok_response`: header fields to set, append and remove, query parameters to
   set and remove, and fields to add to the response.
