@@ -145,6 +145,7 @@ mod tests {
             "levels",
             "br",
             "rate_limit",
+            "rate_limit_service",
             "concurrency_limit",
             "bandwidth",
             "bandwidth_limit",

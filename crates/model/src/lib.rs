@@ -27,6 +27,7 @@ pub mod path;
 pub mod persistence;
 pub mod pick;
 pub mod placement;
+pub mod protobuf;
 pub mod provider;
 pub mod proxy_protocol;
 pub mod queue;

@@ -8,7 +8,9 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use model::{Fault, FieldName, LocalResponse, RequestHead, ResponseHead, Version};
+use plan::filter::Reply;
 use wire::grpc::call::{self, Status, WebForm};
+use wire::grpc::unary;
 
 static TIMEOUT: LazyLock<FieldName> = LazyLock::new(|| name("grpc-timeout"));
 static STATUS: LazyLock<FieldName> = LazyLock::new(|| name("grpc-status"));
@@ -91,6 +93,20 @@ impl Grpc {
 /// The gRPC status of a response that has it in its head, so that there is nothing else to it.
 pub(crate) fn status_of(head: &ResponseHead) -> Option<u8> {
     head.fields.get(&STATUS).and_then(call::status_number)
+}
+
+/// Returns the message of a response to a call that [`crate::exchange::Exchange::call_by_grpc`] began.
+///
+/// # Errors
+/// It is no response of gRPC with one message and the status 0.
+pub(crate) fn answer(reply: Reply) -> Result<Reply, Fault> {
+    let Reply { head, body } = reply;
+    if head.status != 200 {
+        return Err(Fault::BadResponse);
+    }
+    let answer = unary::answer(head.fields.get(&CONTENT_TYPE), head.fields.get(&STATUS), &body);
+    let body = answer.map_err(|_| Fault::BadResponse)?.to_vec();
+    Ok(Reply { head, body })
 }
 
 /// Whether a response is one to a call of gRPC, of which every byte is left as it is.

@@ -1,11 +1,13 @@
 //! gRPC: what a proxy needs to know of calls ([`call`]), and what a check needs of its messages: the question of
 //! `grpc.health.v1.Health/Check`, and the answer. The text form of gRPC-Web is base64, which [`model::base64`] reads and writes.
 //!
-//! A message of gRPC has five bytes before it: whether it is compressed, and its length. Of protobuf there is one field in
-//! each of the two messages, so both are written and read here by hand. What is read comes from an endpoint and may be
+//! A message of gRPC has five bytes before it: whether it is compressed, and its length. What is read comes from an endpoint and may be
 //! anything: it is read within its bounds or refused with a reason.
 
 pub mod call;
+pub mod unary;
+
+use model::protobuf::{Malformed, Reader, Value, Writer};
 
 /// Path of the question.
 pub const HEALTH_PATH: &str = "/grpc.health.v1.Health/Check";
@@ -40,17 +42,11 @@ impl std::fmt::Display for Serving {
 
 /// The question after what has this name; an empty one asks after the endpoint as a whole. With the five bytes before it.
 pub fn health_question(name: &str) -> Vec<u8> {
-    let mut message = Vec::new();
-    if !name.is_empty() {
-        message.push(FIELD_ONE_BYTES);
-        put_varint(&mut message, name.len() as u64);
-        message.extend_from_slice(name.as_bytes());
-    }
+    let mut message = Writer::default();
+    message.bytes(1, name.as_bytes());
+    let message = message.into_bytes();
     let length = u32::try_from(message.len()).expect("names are bounded by the configuration");
-    let mut framed = vec![0];
-    framed.extend_from_slice(&length.to_be_bytes());
-    framed.append(&mut message);
-    framed
+    [&[0][..], &length.to_be_bytes(), &message].concat()
 }
 
 /// Reads the answer, which is all of a response's body.
@@ -58,6 +54,14 @@ pub fn health_question(name: &str) -> Vec<u8> {
 /// # Errors
 /// Says why it is none.
 pub fn health_answer(body: &[u8]) -> Result<Serving, &'static str> {
+    serving(only_message(body)?).map_err(|Malformed| "the message is not protobuf")
+}
+
+/// Returns the one message of a body, which was not to be compressed.
+///
+/// # Errors
+/// Says why there is not one.
+pub fn only_message(body: &[u8]) -> Result<&[u8], &'static str> {
     let (flag, rest) = body.split_first().ok_or("there is no message")?;
     let (length, message) = rest.split_at_checked(4).ok_or("the message is cut short")?;
     match flag {
@@ -69,39 +73,16 @@ pub fn health_answer(body: &[u8]) -> Result<Serving, &'static str> {
     match message.len() {
         got if got < length => Err("the message is cut short"),
         got if got > length => Err("more than one message came"),
-        _ => serving(message).map_err(|()| "the message is not protobuf"),
+        _ => Ok(message),
     }
 }
 
-/// Field 1, bytes that follow their length.
-const FIELD_ONE_BYTES: u8 = 1 << 3 | 2;
-/// Numbers of fields end here.
-const FIELD_MAX: u64 = (1 << 29) - 1;
-
 /// The last field 1 that is a number; others are passed over, as protobuf wants it. Left out means 0.
-fn serving(mut message: &[u8]) -> Result<Serving, ()> {
+fn serving(message: &[u8]) -> Result<Serving, Malformed> {
     let mut status = 0;
-    while !message.is_empty() {
-        let tag = take_varint(&mut message)?;
-        let (field, kind) = (tag >> 3, tag & 7);
-        if field == 0 || field > FIELD_MAX {
-            return Err(());
-        }
-        match kind {
-            0 => {
-                let value = take_varint(&mut message)?;
-                if field == 1 {
-                    status = value;
-                }
-            }
-            1 => take(&mut message, 8)?,
-            2 => {
-                let length = take_varint(&mut message)?;
-                take(&mut message, usize::try_from(length).map_err(drop)?)?;
-            }
-            5 => take(&mut message, 4)?,
-            // Groups, which proto3 has not, and what no version has.
-            _ => return Err(()),
+    for field in Reader::new(message) {
+        if let (1, Value::Number(number)) = field? {
+            status = number;
         }
     }
     Ok(match status {
@@ -111,39 +92,6 @@ fn serving(mut message: &[u8]) -> Result<Serving, ()> {
         3 => Serving::NoSuchName,
         other => Serving::Other(other),
     })
-}
-
-/// Passes over so many bytes.
-fn take(message: &mut &[u8], count: usize) -> Result<(), ()> {
-    *message = message.get(count..).ok_or(())?;
-    Ok(())
-}
-
-/// A number of up to 64 bits, seven bits at a time, the lowest first.
-fn take_varint(message: &mut &[u8]) -> Result<u64, ()> {
-    let mut value = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = message.split_first().ok_or(())?;
-        *message = rest;
-        let bits = u64::from(byte & 0x7f);
-        // The tenth byte has room for one bit.
-        if shift == 63 && bits > 1 {
-            return Err(());
-        }
-        value |= bits << shift;
-        if byte & 0x80 == 0 {
-            return Ok(value);
-        }
-    }
-    Err(())
-}
-
-fn put_varint(to: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        to.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    to.push(value as u8);
 }
 
 /// Name of a status of gRPC.

@@ -29,6 +29,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("SERVICE_UNAVAILABLE", "axum, and RFC 9110 section 15.6.4"),
     ("INTERNAL_SERVER_ERROR", "axum, and RFC 9110 section 15.6.1"),
     ("into_make_service_with_connect_info", "axum"),
+    ("rate_limit_service", "envoy.service.ratelimit.v3.RateLimitService"),
+    ("RateLimitService", "the same"),
     ("greatest_common_divisor", "mathematics"),
     ("iter_common_name", "x509-parser"),
     ("CommonName", "rcgen"),

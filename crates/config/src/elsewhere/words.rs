@@ -19,11 +19,13 @@ const OF_CLUSTER: &str = "write `timeouts: { connect, response_head, idle, tunne
 const WORKERS: &str = "write `--workers N` on the command line";
 const FROM_DNS: &str = "write `endpoints: { from: NAME }` with a `dns` provider";
 const LIMITS: &str = "write the filter `rate_limit: { rate: 10/s, burst: 20 }` in `filters` of a route";
+const LIMIT_CALLS: &str =
+    "write the filter `rate_limit_service: { cluster: NAME, domain: NAME, descriptors: […] }` in `filters` of a route";
 const CONNECTIONS: &str = "write `connections_per_address: { max: 10 }` in a listener, or the filter `concurrency_limit: { max: 10 }` in `filters` of a route";
 const COMPRESSION: &str = "write the filter `compress: {}` in `filters` of a route";
 const PERSISTENCE: &str = "write `persistence: { cookie: { secret: … } }` in the cluster";
 const CACHING: &str = "caching is not supported yet";
-const ASKING: &str = "`ext_authz` over gRPC is not supported yet; over HTTP there is the filter `forward_auth`";
+const ASKING: &str = "write the filter `ext_authz: { cluster: NAME }` in `filters` of a route, or `forward_auth` if the service speaks HTTP";
 const FORWARD_AUTH: &str = "write the filter `forward_auth: { cluster: NAME, path: /verify }` in `filters` of a route";
 const JWT: &str = "write the filter `jwt: { keys_file: jwks.json, issuer: …, audience: … }` in `filters` of a route";
 const SIGNED_URL: &str = "write the filter `signed_url: { secret_file: secrets.txt }` in `filters` of a route";
@@ -337,6 +339,7 @@ pub(super) const WORDS: &[Word] = &[
     ("stateful_session", Envoy, &["persistence"], ""),
     ("rate_limits", Envoy, &["rate_limit"], LIMITS),
     ("rate_limit", Envoy, &["rate_limit"], LIMITS),
+    ("rate_limit_service", Envoy, &["rate_limit_service"], LIMIT_CALLS),
     ("local_ratelimit", Envoy, &["rate_limit"], LIMITS),
     ("ext_authz", Envoy, &["external_auth", "forward_auth", "ext_authz"], ASKING),
     ("jwt_authn", Envoy, &["jwt"], JWT),

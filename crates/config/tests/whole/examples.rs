@@ -15,8 +15,9 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 37] = [
+const NAMES: [&str; 39] = [
     "forward_auth",
+    "ext_authz",
     "set_request_header",
     "add_request_header",
     "remove_request_header",
@@ -40,6 +41,7 @@ const NAMES: [&str; 37] = [
     "signed_url",
     "csrf",
     "rate_limit",
+    "rate_limit_service",
     "concurrency_limit",
     "bandwidth_limit",
     "track",

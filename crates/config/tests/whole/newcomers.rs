@@ -257,7 +257,7 @@ clusters: { a: { endpoints: ['127.0.0.1:1'], persistence: { cookie: { secret: 01
         [
             "3: unknown filter `mirroring` in `filters` of route 1 (write the filter `mirror: { cluster: NAME }` in `filters` \
              of a route; see docs/guides/coming-from-traefik.md)",
-            "3: unknown filter `ext_authz` in `filters` of route 1 (`ext_authz` over gRPC is not supported yet; over HTTP there is the filter `forward_auth`; see docs/guides/coming-from-envoy.md)",
+            "3: unknown filter `ext_authz` in `filters` of route 1 (write the filter `ext_authz: { cluster: NAME }` in `filters` of a route, or `forward_auth` if the service speaks HTTP; see docs/guides/coming-from-envoy.md)",
             "3: unknown filter `respond` in `filters` of route 1 (there is `set_request_header`, `set_response_header`, \
              `remove_response_header`, `rewrite`, `basic_auth`, `deny`)",
             "3: unknown filter `basic_auht` in `filters` of route 1 (did you mean `basic_auth`?)",

@@ -80,7 +80,7 @@ fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -
             // Nothing is spent there: the answer is what this process knows.
             Flow::Need(Need::Store(_)) => Found::Store(Err(Away)),
             Flow::Need(Need::Body { .. }) => Found::Body(Ok(&none)),
-            Flow::Need(Need::Call(call)) => return (Flow::Continue, Some(call.cluster)),
+            Flow::Need(Need::Call(call) | Need::Grpc(call)) => return (Flow::Continue, Some(call.cluster)),
             end => return (end, None),
         };
         flow = step.resume(head, found, turn);

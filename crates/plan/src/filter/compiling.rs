@@ -68,6 +68,8 @@ pub(crate) struct Called {
     pub cluster: Name,
     /// Where the configuration names it, below the list of filters.
     pub path: String,
+    /// It is called by gRPC, so that it needs HTTP/2 or HTTP/3.
+    pub is_grpc: bool,
 }
 
 impl Kept {
@@ -157,8 +159,17 @@ impl<'a> Compiling<'a> {
     /// A cluster that the filter calls, see [`super::Need::Call`]. Whether there is one of this name is found out with the plan, and
     /// again with each plan after it; `path` says where the settings name it.
     pub fn cluster(&mut self, name: &str, path: &str) -> CalledCluster {
+        self.called_by(false, name, path)
+    }
+
+    /// The same for one that is called by gRPC, see [`super::Need::Grpc`]. That it speaks HTTP/2 or HTTP/3 is checked with the plan, too.
+    pub fn grpc_cluster(&mut self, name: &str, path: &str) -> CalledCluster {
+        self.called_by(true, name, path)
+    }
+
+    fn called_by(&mut self, is_grpc: bool, name: &str, path: &str) -> CalledCluster {
         let (place, filter) = self.filter;
-        self.called.push(Called { cluster: name.into(), path: format!("{place}/{filter}/{path}") });
+        self.called.push(Called { cluster: name.into(), path: format!("{place}/{filter}/{path}"), is_grpc });
         CalledCluster(self.called.len() - 1)
     }
 

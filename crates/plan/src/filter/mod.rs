@@ -27,6 +27,7 @@ mod body_limit;
 mod buffer;
 mod chain;
 mod challenge;
+mod changes;
 mod client_certificate;
 mod coding;
 mod compiling;
@@ -41,10 +42,13 @@ mod deny;
 mod ended;
 mod error_page;
 pub mod events;
+mod ext_authz;
 mod fault;
+mod field_changes;
 mod fields;
 mod form_call;
 mod forward_auth;
+mod grpc_call;
 pub mod guarded;
 mod header_names;
 mod introspection;
@@ -61,6 +65,7 @@ mod passing;
 pub mod pattern;
 mod quality;
 mod rate_limit;
+mod rate_limit_service;
 mod remove_request_header;
 mod remove_response_header;
 mod replace_body;
@@ -139,7 +144,9 @@ pub const FILTERS: &[FilterEntry] = &[
     signed_url::ENTRY,
     csrf::ENTRY,
     forward_auth::ENTRY,
+    ext_authz::ENTRY,
     rate_limit::ENTRY,
+    rate_limit_service::ENTRY,
     concurrency_limit::ENTRY,
     bandwidth_limit::ENTRY,
     track::ENTRY,

@@ -14,6 +14,10 @@ pub enum Need {
     Work(Job),
     /// A request of the proxy's own to a cluster, and its response.
     Call(Box<Call>),
+    /// The same by gRPC, with one message each way. The body of the call is the message with the five bytes before it; `content-type`, `te`
+    /// and `grpc-timeout` are added to its head. What is found is a [`Found::Call`], of which the body is the message of an answer with
+    /// the status 0. All else is a fault.
+    Grpc(Box<Call>),
     /// The request's body, whole, of at most this many bytes; see [`Need::BODY_BYTES_MAX`]. It is sent to the endpoint from memory
     /// afterwards, as often as retries need it.
     Body {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::changes::FieldChanges;
 use super::ended::{AtEnd, Ended, Pending};
 use super::mirror::Mirror;
 use crate::jose::Claims;
@@ -56,6 +57,8 @@ pub struct Notes {
     has_user: bool,
     claims: Option<Arc<Claims>>,
     numbered: Vec<Note>,
+    /// Changes of the response by the numbers of their notes.
+    left: Vec<(usize, Arc<FieldChanges>)>,
     limit: LimitStatus,
     pending: Pending,
 }
@@ -71,6 +74,7 @@ impl Notes {
         self.has_user = false;
         self.claims = None;
         self.numbered.clear();
+        self.left.clear();
     }
 
     /// Notes the user that a filter has verified; any bytes.
@@ -137,6 +141,16 @@ impl Notes {
             self.numbered.resize(number + 1, Note::None);
         }
         self.numbered[number] = note;
+    }
+
+    /// Leaves changes of the response under this number, which [`super::Compiling::note`] gave.
+    pub(super) fn leave(&mut self, number: usize, changes: Arc<FieldChanges>) {
+        self.left.push((number, changes));
+    }
+
+    /// Returns the changes that were left last under this number.
+    pub(super) fn left(&self, number: usize) -> Option<&FieldChanges> {
+        self.left.iter().rev().find(|(left, _)| *left == number).map(|(_, changes)| &**changes)
     }
 
     /// Returns the yes or no under this number, if there is one.

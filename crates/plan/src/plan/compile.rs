@@ -194,7 +194,13 @@ impl<'a> Compiler<'a> {
     fn called(&mut self, index: usize, chain: &Chain) -> Option<Box<[Arc<ClusterPlan>]>> {
         let mut all = Vec::with_capacity(chain.called().len());
         for called in chain.called() {
-            all.extend(self.cluster(&called.cluster, || format!("routes/{index}/filters/{}", called.path)));
+            let path = || format!("routes/{index}/filters/{}", called.path);
+            let cluster = self.cluster(&called.cluster, path);
+            if called.is_grpc && cluster.as_ref().is_some_and(|cluster| cluster.cluster.pool.shared.is_none()) {
+                let message = format!("gRPC needs HTTP/2 or HTTP/3, and cluster `{}` speaks neither", called.cluster);
+                self.issues.push(Issue::at(path(), message).suggest("add `http_versions: [h2]` to the cluster"));
+            }
+            all.extend(cluster);
         }
         (all.len() == chain.called().len()).then(|| all.into())
     }

@@ -59,6 +59,18 @@ impl Exchange<'_> {
         self.grpc = Some(made);
     }
 
+    /// Makes the exchange a call of gRPC by a filter. Its client gets the trailers as the last message of the body: it has no others.
+    ///
+    /// The deadline is sent to the endpoint, but it is not a client's: a timeout counts against the endpoint, as in other calls of filters.
+    pub(crate) fn call_by_grpc(&mut self, timeout: Duration) {
+        let fields = &mut self.incoming.head.fields;
+        fields.set(&CONTENT_TYPE, b"application/grpc");
+        fields.set(&TE, b"trailers");
+        fields.set_with(&TIMEOUT, |out| call::write_timeout(timeout, out));
+        let web = Web { asks: WebForm::Binary, wants: WebForm::Binary };
+        self.grpc = Some(Box::new(Grpc { deadline: None, web: Some(web) }));
+    }
+
     /// Whether the client writes the body in base64, which the endpoint gets as the bytes that it stands for.
     pub(crate) fn sends_text(&self) -> bool {
         self.grpc.as_ref().and_then(|grpc| grpc.web).is_some_and(|web| web.asks == WebForm::Text)

@@ -19,8 +19,17 @@ use wire::http1::Framing;
 use crate::connection::Connection;
 use crate::exchange::{CallSite, Exchange};
 use crate::finish::finish_call;
+use crate::grpc;
 use crate::io::{Io, MemoryIo};
 use crate::watch::Watch;
+
+/// What is spoken with the cluster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Http,
+    /// gRPC, with one message each way.
+    Grpc,
+}
 
 type Making<'a> = Pin<Box<dyn Future<Output = Result<Box<Reply>, Fault>> + 'a>>;
 
@@ -28,7 +37,10 @@ type Making<'a> = Pin<Box<dyn Future<Output = Result<Box<Reply>, Fault>> + 'a>>;
 ///
 /// # Errors
 /// The exchange that it is for has ended: its client has gone, or its time is over.
-pub(super) async fn made(call: Call, exchange: &mut Exchange<'_>) -> Result<Result<Box<Reply>, Fault>, Fault> {
+pub(super) async fn made(
+    (call, protocol): (Call, Protocol),
+    exchange: &mut Exchange<'_>,
+) -> Result<Result<Box<Reply>, Fault>, Fault> {
     let called = exchange.progress.route.and_then(|route| route.called.get(call.cluster.place()));
     let Some(cluster) = called else { return Ok(Err(Fault::UnknownCluster)) };
     let is_gone = Rc::new(Cell::new(false));
@@ -38,7 +50,7 @@ pub(super) async fn made(call: Call, exchange: &mut Exchange<'_>) -> Result<Resu
     let site = exchange.call_site();
     let connection = connection_for(exchange, &call, (now, bound.map_or(ends, |bound| bound.min(ends))), &is_gone);
     // Not a type of its own: an exchange may have a call, and a call is an exchange.
-    let mut making: Making<'_> = Box::pin(make(site, connection, call, cluster));
+    let mut making: Making<'_> = Box::pin(make(site, connection, (call, protocol), cluster));
     let replied = poll_fn(|cx| {
         if !is_gone.get() && exchange.connection.io.poll_reset(cx).is_ready() {
             is_gone.set(true);
@@ -81,7 +93,7 @@ fn connection_for(
 async fn make(
     site: CallSite<'_>,
     mut connection: Connection,
-    call: Call,
+    (call, protocol): (Call, Protocol),
     cluster: &Arc<ClusterPlan>,
 ) -> Result<Box<Reply>, Fault> {
     let worker = site.worker;
@@ -91,6 +103,9 @@ async fn make(
     // Of this version no interim response is of use, no chunks, and no trailers.
     incoming.head.version = Version::Http10;
     let mut exchange = Exchange::of_call(site, &mut connection, incoming);
+    if protocol == Protocol::Grpc {
+        exchange.call_by_grpc(call.timeout);
+    }
     if !call.body.is_empty() {
         exchange.request.framing = Framing::Length(call.body.len() as u64);
         exchange.replay.hold(call.body, None);
@@ -106,7 +121,11 @@ async fn make(
     let Io::Memory(memory) = connection.io else { return Err(Fault::BadResponse) };
     match fault {
         Some(fault) => Err(fault),
-        None => Ok(Box::new(Reply { head, body: body_of(memory.bytes, call.response_bytes_max)? })),
+        None => {
+            let body = body_of(memory.bytes, call.response_bytes_max)?;
+            let reply = Reply { head, body };
+            Ok(Box::new(if protocol == Protocol::Grpc { grpc::answer(reply)? } else { reply }))
+        }
     }
 }
 

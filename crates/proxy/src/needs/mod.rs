@@ -14,6 +14,7 @@ use model::Fault;
 use plan::RoutePlan;
 use plan::filter::{Away, Flow, Found, Need, Reply, Spent, TooLong};
 
+use self::call::Protocol;
 use crate::exchange::Exchange;
 
 /// The body of a request that has none.
@@ -50,7 +51,8 @@ impl Exchange<'_> {
     async fn meet(&mut self, need: Need) -> Result<Met, Fault> {
         match need {
             Need::Work(job) => work::done(job, self.connection).await.map(Met::Work),
-            Need::Call(call) => call::made(*call, self).await.map(Met::Call),
+            Need::Call(call) => call::made((*call, Protocol::Http), self).await.map(Met::Call),
+            Need::Grpc(call) => call::made((*call, Protocol::Grpc), self).await.map(Met::Call),
             Need::Body { max } => body::held(self, max).await.map(Met::Body),
             // Boxed: it is rare, and its state would make every exchange larger.
             Need::Store(ask) => Box::pin(store::spent(*ask, self)).await.map(Met::Store),

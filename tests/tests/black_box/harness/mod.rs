@@ -14,6 +14,7 @@ pub(crate) mod peer;
 pub(crate) mod poll;
 pub(crate) mod product;
 pub(crate) mod quic_switch;
+pub(crate) mod services;
 pub(crate) mod setup;
 pub(crate) mod sys;
 pub(crate) mod tls;
