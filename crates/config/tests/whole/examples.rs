@@ -36,6 +36,7 @@ const NAMES: [&str; 37] = [
     "api_key",
     "jwt",
     "introspection",
+    "oidc",
     "client_certificate",
     "signed_url",
     "csrf",
