@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use plan::Plan;
-use plan::jose::{KeyPlace, KeySource};
+use plan::jose::{KeyPlace, KeySource, Metadata};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -24,6 +24,8 @@ use crate::providers::client::{Client, Request};
 const REST: Duration = Duration::from_secs(5);
 /// Bytes of a key set.
 const KEYS_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a discovery document.
+const DOCUMENT_BYTES_MAX: u64 = 256 << 10;
 
 type Sources = Vec<Arc<KeySource>>;
 
@@ -125,6 +127,8 @@ fn by_place(sources: Sources) -> Vec<(KeyPlace, Sources)> {
 struct Known {
     /// The last key set that was of use.
     text: Option<String>,
+    /// The provider's own description, which came with it.
+    metadata: Option<Metadata>,
     failures: u32,
     failing: Option<String>,
 }
@@ -163,7 +167,10 @@ async fn wait(known: &Known, wanted: &mut watch::Receiver<Sources>, until: Insta
         let is_new = |source: &&Arc<KeySource>| source.version() == 0;
         if let Some(text) = &known.text {
             // What is wrong with it was reported when it came.
-            sources.iter().filter(is_new).for_each(|source| _ = source.set(text));
+            for source in sources.iter().filter(is_new) {
+                known.metadata.iter().for_each(|metadata| source.describe(metadata));
+                _ = source.set(text);
+            }
         }
         if may_ask {
             sources.iter().for_each(|source| source.rest_is_over());
@@ -183,15 +190,16 @@ async fn wait(known: &Known, wanted: &mut watch::Receiver<Sources>, until: Insta
 
 impl Known {
     /// Takes the outcome of a fetch for all filters that need it.
-    fn take(&mut self, fetched: Result<String, String>, sources: &Sources, place: &KeyPlace) {
+    fn take(&mut self, fetched: Result<Fetched, String>, sources: &Sources, place: &KeyPlace) {
         let outcome = match fetched {
             Err(why) => {
                 sources.iter().for_each(|source| source.fail());
                 Err(why)
             }
-            Ok(text) => {
+            Ok(Fetched { text, metadata }) => {
                 let is_same = self.text.as_ref() == Some(&text);
                 let set = |source: &Arc<KeySource>| {
+                    metadata.iter().for_each(|metadata| source.describe(metadata));
                     if is_same && source.version() != 0 {
                         source.keep();
                         return Ok(());
@@ -199,7 +207,9 @@ impl Known {
                     source.set(&text)
                 };
                 let all: Vec<Result<(), String>> = sources.iter().map(set).collect();
-                all.into_iter().collect::<Result<(), String>>().map(|()| self.text = Some(text))
+                all.into_iter()
+                    .collect::<Result<(), String>>()
+                    .map(|()| (self.text, self.metadata) = (Some(text), metadata))
             }
         };
         let at = format!("{}{}", place.origin.host, place.path.split('?').next().unwrap_or_default());
@@ -223,16 +233,38 @@ impl Known {
     }
 }
 
-async fn fetch(client: &Client, place: &KeyPlace) -> Result<String, String> {
+/// A key set, and the description of the provider if that led to it.
+struct Fetched {
+    text: String,
+    metadata: Option<Metadata>,
+}
+
+async fn fetch(client: &Client, place: &KeyPlace) -> Result<Fetched, String> {
     let asking = async {
-        let fields = [("accept", "application/jwk-set+json, application/json")];
-        let mut response = client.send(Request { path: &place.path, fields: &fields, ..Request::default() }).await?;
-        if response.status != 200 {
-            return Err(format!("answered {}", response.status));
-        }
-        let body = response.whole(KEYS_BYTES_MAX).await?;
-        String::from_utf8(body).map_err(|_| "the answer is not UTF-8".to_owned())
+        let Some(issuer) = &place.issuer else {
+            let text = keys(client, &place.path).await?;
+            return Ok(Fetched { text, metadata: None });
+        };
+        let document = ask(client, &place.path, "application/json", DOCUMENT_BYTES_MAX).await?;
+        let metadata = Metadata::parse(&document, issuer)?;
+        let (origin, path) = place.keys_of(&metadata).ok_or("`jwks_uri` in the discovery document is not a URL")?;
+        let text = keys(&Client::new(&origin)?, &path).await.map_err(|why| format!("of the keys: {why}"))?;
+        Ok(Fetched { text, metadata: Some(metadata) })
     };
     let limit = client.timeout();
     tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| Err(format!("no complete response within {limit:?}")))
+}
+
+async fn keys(client: &Client, path: &str) -> Result<String, String> {
+    let body = ask(client, path, "application/jwk-set+json, application/json", KEYS_BYTES_MAX).await?;
+    String::from_utf8(body).map_err(|_| "the answer is not UTF-8".to_owned())
+}
+
+async fn ask(client: &Client, path: &str, accept: &str, bytes_max: u64) -> Result<Vec<u8>, String> {
+    let fields = [("accept", accept)];
+    let mut response = client.send(Request { path, fields: &fields, ..Request::default() }).await?;
+    if response.status != 200 {
+        return Err(format!("answered {}", response.status));
+    }
+    response.whole(bytes_max).await
 }

@@ -130,6 +130,11 @@ impl RequestHead {
         self.received_query.map(|span| self.fields.bytes(span))
     }
 
+    /// Removes the query that the client sent from what is known of the request as it was received, so that no record shows it.
+    pub fn hide_received_query(&mut self) {
+        self.received_query = None;
+    }
+
     /// Returns the host that the client requested, without port.
     pub fn received_host(&self) -> &[u8] {
         host_without_port(self.received_authority())

@@ -37,6 +37,7 @@ const NAMES: [&str; 39] = [
     "api_key",
     "jwt",
     "introspection",
+    "oidc",
     "client_certificate",
     "signed_url",
     "csrf",

@@ -67,14 +67,19 @@ impl FormEndpoint {
 
     /// Returns the need for a call with these parameters.
     pub(super) fn post(&self, pairs: &[(&str, &[u8])]) -> Need {
+        self.post_to(&self.path, None, pairs)
+    }
+
+    /// The same with another path, and with this host where the settings name none.
+    pub(super) fn post_to(&self, path: &str, host: Option<&str>, pairs: &[(&str, &[u8])]) -> Need {
         let mut head = RequestHead::default();
         let mut load = |text: &str| {
             let start = head.fields.load(text.as_bytes());
             Span::new(start, start + text.len())
         };
-        let (method, target) = (load("POST"), load(&self.path));
+        let (method, target) = (load("POST"), load(path));
         head.set_line(method, target, Version::Http11);
-        if let Some(host) = &self.host {
+        if let Some(host) = self.host.as_deref().or(host) {
             head.fields.set(&NAMES.host, host.as_bytes());
         }
         if let Some(authorization) = &self.authorization {

@@ -1,6 +1,6 @@
 //! `jwt`.
 
-mod keys;
+pub(super) mod keys;
 mod step;
 
 use std::sync::Arc;

@@ -59,6 +59,7 @@ mod media_types;
 mod mirror;
 mod need;
 pub mod notes;
+mod oidc;
 mod origins;
 mod over;
 mod passing;
@@ -140,6 +141,7 @@ pub const FILTERS: &[FilterEntry] = &[
     api_key::ENTRY,
     jwt::ENTRY,
     introspection::ENTRY,
+    oidc::ENTRY,
     client_certificate::ENTRY,
     signed_url::ENTRY,
     csrf::ENTRY,

@@ -51,6 +51,8 @@ impl LimitStatus {
 pub struct Notes {
     /// Bytes of the request's body that are carried, where a filter bounds them.
     pub body_max: Option<u64>,
+    /// Values of `set-cookie` that go with the response, each from the filter that seals it.
+    pub cookies: Vec<String>,
     /// Copies that are sent with the request, once it is sent.
     pub mirrors: Vec<Arc<Mirror>>,
     user: Vec<u8>,
@@ -71,6 +73,7 @@ impl Notes {
         self.limit = LimitStatus::None;
         self.body_max = None;
         self.mirrors.clear();
+        self.cookies.clear();
         self.has_user = false;
         self.claims = None;
         self.numbered.clear();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use model::{Facts, RequestHead, ResponseHead};
+use model::{Facts, RequestHead, ResponseHead, Scheme};
 
 use super::ResponseView;
 use super::events::EventCounter;
@@ -32,6 +32,11 @@ impl<'a> Turn<'a> {
     /// Returns the time by the wall clock, in whole seconds since 1970.
     pub fn unix_seconds(&self) -> u64 {
         (self.wall_clock)().as_secs()
+    }
+
+    /// Returns whether the client's connection is encrypted.
+    pub fn is_secure(&self) -> bool {
+        self.facts.scheme == Scheme::Https
     }
 
     /// Counts an event of a filter. A rehearsal counts nothing.

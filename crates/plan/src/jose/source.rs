@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use model::provider::Origin;
+use model::provider::{Origin, Place, split_url};
+use model::snapshot::UpstreamTls;
 
-use super::{KeySet, Trust};
+use super::{KeySet, Metadata, Trust};
 
 /// A fetch is in progress, or was asked for.
 const FETCHING: u8 = 0;
@@ -30,6 +31,29 @@ pub struct KeyPlace {
     pub path: String,
     /// From fetch to fetch.
     pub interval: Duration,
+    /// If there is an issuer, `path` leads to its discovery document, which says where the keys are.
+    pub issuer: Option<String>,
+}
+
+impl KeyPlace {
+    /// Returns where the keys of a discovered provider are, with the same limits and the same authorities.
+    pub fn keys_of(&self, metadata: &Metadata) -> Option<(Origin, String)> {
+        let (is_secure, host, port, path) = split_url(&metadata.keys_url)?;
+        let number = port.unwrap_or(if is_secure { 443 } else { 80 });
+        let origin = Origin {
+            place: Place::Host(host.trim_matches(['[', ']']).to_owned(), number),
+            host: port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")),
+            tls: is_secure.then(|| self.origin.tls.clone().unwrap_or_else(verified)),
+            timeout: self.origin.timeout,
+            fields: Vec::new(),
+        };
+        Some((origin, path.to_owned()))
+    }
+}
+
+/// TLS with the authorities of the system.
+fn verified() -> UpstreamTls {
+    UpstreamTls { server_name: None, verify: true, authorities: None, certificate: None }
 }
 
 /// See the module. Plans hand it on, so that a change of the configuration keeps the keys.
@@ -37,6 +61,7 @@ pub struct KeyPlace {
 pub struct KeySource {
     place: KeyPlace,
     keys: RwLock<Option<Arc<KeySet>>>,
+    metadata: RwLock<Option<Arc<Metadata>>>,
     /// Changes with the keys; 0 while there are none.
     version: AtomicU64,
     state: AtomicU8,
@@ -51,6 +76,7 @@ impl KeySource {
         Self {
             place,
             keys: RwLock::new(None),
+            metadata: RwLock::new(None),
             version: AtomicU64::new(0),
             state: AtomicU8::new(FETCHING),
             waker: Mutex::new(None),
@@ -74,6 +100,19 @@ impl KeySource {
     #[inline]
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
+    }
+
+    /// Returns what the provider says of itself, once its discovery document is known.
+    pub fn metadata(&self) -> Option<Arc<Metadata>> {
+        self.metadata.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes what a discovery document says. The keys follow by [`Self::set`].
+    pub fn describe(&self, metadata: &Metadata) {
+        let mut known = self.metadata.write().unwrap_or_else(PoisonError::into_inner);
+        if known.as_deref() != Some(metadata) {
+            *known = Some(Arc::new(metadata.clone()));
+        }
     }
 
     /// Says that a key is unknown. Returns whether a fetch is in progress, so that waiting a moment may help.
@@ -142,15 +181,13 @@ impl KeySource {
 
 #[cfg(test)]
 mod tests {
-    use model::provider::Place;
-
     use super::super::testing::Signer;
     use super::*;
 
     fn source() -> KeySource {
         let place = Place::Host("a".into(), 443);
         let origin = Origin { place, host: "a".into(), tls: None, timeout: Duration::from_secs(1), fields: Vec::new() };
-        KeySource::new(KeyPlace { origin, path: "/".into(), interval: Duration::from_secs(300) })
+        KeySource::new(KeyPlace { origin, path: "/".into(), interval: Duration::from_secs(300), issuer: None })
     }
 
     fn is_asked(source: &KeySource) -> bool {

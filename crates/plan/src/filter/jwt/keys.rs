@@ -83,38 +83,7 @@ impl TokenKeys {
     }
 
     fn fetched(url: &str, fetch: KeysFetch, compiling: &mut Compiling<'_>) -> Result<Self, Issue> {
-        let Some((is_secure, host, port, path)) = split_url(url) else {
-            let issue = Issue::at("keys_url", format!("`{url}` is not a URL"));
-            return Err(issue.suggest("write one such as `https://login.example.com/.well-known/jwks.json`"));
-        };
-        if fetch.interval.0 < INTERVAL_MIN {
-            return Err(Issue::at("keys_fetch/interval", "the interval is below 1s"));
-        }
-        if !is_secure && fetch.ca_file.is_some() {
-            return Err(Issue::at("keys_fetch/ca_file", "`ca_file` needs a URL with `https`"));
-        }
-        // A change of any of these begins with a fetch; the authorities stand there by their hash.
-        let authorities = fetch.ca_file.as_ref().map(|file| hash::of_bytes(file.text.as_bytes()));
-        let key = format!("keys {url} {:?} {:?} {authorities:?}", fetch.interval.0, fetch.timeout.0);
-        let authorities =
-            fetch.ca_file.map(|file| Pem { path: file.name.into(), bytes: Arc::from(file.text.as_bytes()) });
-        let tls = UpstreamTls { server_name: None, verify: true, authorities, certificate: None };
-        let origin = Origin {
-            place: Place::Host(
-                host.trim_matches(['[', ']']).to_owned(),
-                port.unwrap_or(if is_secure { 443 } else { 80 }),
-            ),
-            host: port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")),
-            tls: is_secure.then_some(tls),
-            timeout: fetch.timeout.0,
-            fields: Vec::new(),
-        };
-        let place = KeyPlace { origin, path: path.to_owned(), interval: fetch.interval.0 };
-        let source = compiling.kept(&key, || KeySource::new(place));
-        for (event, count) in source.counts() {
-            compiling.show_count(event, count);
-        }
-        Ok(Self::Fetched(source))
+        fetched(("keys_url", url), None, fetch, compiling).map(Self::Fetched)
     }
 
     /// Checks that some key from a file verifies an allowed algorithm.
@@ -156,4 +125,55 @@ impl TokenKeys {
             Self::Fetched(source) => source.is_awaited(),
         }
     }
+}
+
+/// Returns the source of the keys of an issuer, which are found by its discovery document (OpenID Connect Discovery section 4.1).
+///
+/// # Errors
+/// The issuer is not a URL.
+pub(in crate::filter) fn discovered(
+    issuer: &str,
+    fetch: KeysFetch,
+    compiling: &mut Compiling<'_>,
+) -> Result<Arc<KeySource>, Issue> {
+    let url = format!("{}/.well-known/openid-configuration", issuer.strip_suffix('/').unwrap_or(issuer));
+    fetched(("issuer", &url), Some(issuer), fetch, compiling)
+}
+
+/// `url` comes with the key that names it.
+fn fetched(
+    (key, url): (&str, &str),
+    issuer: Option<&str>,
+    fetch: KeysFetch,
+    compiling: &mut Compiling<'_>,
+) -> Result<Arc<KeySource>, Issue> {
+    let Some((is_secure, host, port, path)) = split_url(url) else {
+        let issue = Issue::at(key, format!("`{}` is not a URL", issuer.unwrap_or(url)));
+        let example = if issuer.is_some() { "" } else { "/.well-known/jwks.json" };
+        return Err(issue.suggest(format!("write one such as `https://login.example.com{example}`")));
+    };
+    if fetch.interval.0 < INTERVAL_MIN {
+        return Err(Issue::at("keys_fetch/interval", "the interval is below 1s"));
+    }
+    if !is_secure && fetch.ca_file.is_some() {
+        return Err(Issue::at("keys_fetch/ca_file", "`ca_file` needs a URL with `https`"));
+    }
+    // A change of any of these begins with a fetch; the authorities stand there by their hash.
+    let authorities = fetch.ca_file.as_ref().map(|file| hash::of_bytes(file.text.as_bytes()));
+    let kept_by = format!("keys {url} {issuer:?} {:?} {:?} {authorities:?}", fetch.interval.0, fetch.timeout.0);
+    let authorities = fetch.ca_file.map(|file| Pem { path: file.name.into(), bytes: Arc::from(file.text.as_bytes()) });
+    let tls = UpstreamTls { server_name: None, verify: true, authorities, certificate: None };
+    let origin = Origin {
+        place: Place::Host(host.trim_matches(['[', ']']).to_owned(), port.unwrap_or(if is_secure { 443 } else { 80 })),
+        host: port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")),
+        tls: is_secure.then_some(tls),
+        timeout: fetch.timeout.0,
+        fields: Vec::new(),
+    };
+    let (path, interval, issuer) = (path.to_owned(), fetch.interval.0, issuer.map(str::to_owned));
+    let source = compiling.kept(&kept_by, || KeySource::new(KeyPlace { origin, path, interval, issuer }));
+    for (event, count) in source.counts() {
+        compiling.show_count(event, count);
+    }
+    Ok(source)
 }

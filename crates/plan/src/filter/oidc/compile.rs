@@ -1,0 +1,226 @@
+//! From the settings of `oidc` to its steps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::Issue;
+use model::provider::split_url;
+
+use super::login::own_path;
+use super::provider::Provider;
+use super::refreshes::Refreshes;
+use super::seal::Sealer;
+use super::session::{Cookies, Lifetimes};
+use super::step::{CookieStep, NAMES};
+use super::{Authentication, Client, Counters, Endpoints, Oidc, OidcStep, PathSettings, SessionSettings};
+use crate::filter::form_call::{FormEndpoint, basic, only_line};
+use crate::filter::guarded::Guarded;
+use crate::filter::jwt::keys::{KeysFetch, TokenKeys, discovered};
+use crate::filter::passing::Passing;
+use crate::filter::settings::Settings;
+use crate::filter::token_cache::Cache;
+use crate::filter::{Compiling, Steps};
+use crate::jose::{Metadata, Rules, is_endpoint};
+
+/// Parameters of the login that the filter decides.
+const OWN_PARAMETERS: [&str; 9] = [
+    "response_type",
+    "response_mode",
+    "client_id",
+    "redirect_uri",
+    "scope",
+    "state",
+    "nonce",
+    "code_challenge",
+    "code_challenge_method",
+];
+
+impl Settings for Oidc {
+    fn compile(self, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
+        let issuer = self.issuer;
+        if !is_endpoint(&issuer, false) || issuer.contains(['?', '#']) {
+            let issue = Issue::at("issuer", format!("`{issuer}` is not a URL"));
+            return Err(issue.suggest("write the issuer as the provider does, such as `https://login.example.com`"));
+        }
+        let cluster = compiling.cluster(&self.cluster, "cluster");
+        let (keys, fixed) = keys(&issuer, self.endpoints, self.keys_fetch, compiling)?;
+        let (authorization, form) = credentials(&self.client)?;
+        let path = ("endpoints/token_url", "/".to_owned());
+        let passing = Passing::compile(self.claims, self.claim_headers, self.user_claim)?;
+        let mut guarded: Vec<Guarded> = passing.names().cloned().map(Guarded::Name).collect();
+        if self.pass_access_token {
+            guarded.push(Guarded::Name(NAMES.authorization.clone()));
+        }
+        let paths = self.paths.checked()?;
+        let parameters = self.parameters.map(|ordered| ordered.0).unwrap_or_default();
+        if let Some((name, _)) = parameters.iter().find(|(name, _)| OWN_PARAMETERS.contains(&name.as_str())) {
+            let issue = Issue::at(format!("parameters/{name}"), format!("the filter sets `{name}` itself"));
+            return Err(issue.suggest("leave it out"));
+        }
+        let (refreshes_sessions, timeout) = (self.session.refresh, self.timeout.0);
+        let cookies = self.session.cookies((&issuer, &self.client.id), &paths, compiling)?;
+        let rules = Rules {
+            issuers: Box::new([issuer.clone()]),
+            audiences: Box::new([self.client.id.clone()]),
+            leeway: self.leeway.0.as_secs(),
+            needs_expiry: true,
+            age_max: None,
+        };
+        let provider = Provider {
+            keys,
+            fixed,
+            tokens: FormEndpoint::compile(cluster, path, None, authorization, timeout)?,
+            client_id: self.client.id,
+            form,
+            scopes: scopes(self.scopes)?,
+            parameters,
+        };
+        let step = OidcStep {
+            issuer,
+            provider,
+            rules,
+            passing,
+            cookies,
+            refreshes: compiling.kept("refreshes", Refreshes::default),
+            paths,
+            without_session: self.without_session,
+            timeout: timeout + Duration::from_secs(1),
+            refreshes_sessions,
+            passes_access_token: self.pass_access_token,
+            waited: compiling.note(),
+            counters: counters(compiling),
+        };
+        Ok(Steps { guarded, response: Some(Box::new(CookieStep)), ..Steps::of_request(step) })
+    }
+}
+
+fn counters(compiling: &mut Compiling<'_>) -> Counters {
+    Counters {
+        redirected: compiling.counter("redirected"),
+        logged_in: compiling.counter("logged_in"),
+        refreshed: compiling.counter("refreshed"),
+        logged_out: compiling.counter("logged_out"),
+        refused: compiling.counter("refused"),
+        forbidden: compiling.counter("forbidden"),
+        unavailable: compiling.counter("unavailable"),
+    }
+}
+
+fn keys(
+    issuer: &str,
+    endpoints: Option<Endpoints>,
+    fetch: KeysFetch,
+    compiling: &mut Compiling<'_>,
+) -> Result<(TokenKeys, Option<Arc<Metadata>>), Issue> {
+    let Some(endpoints) = endpoints else {
+        return Ok((TokenKeys::Fetched(discovered(issuer, fetch, compiling)?), None));
+    };
+    let check = |key: &str, url: &str| {
+        if is_endpoint(url, false) {
+            return Ok(());
+        }
+        let issue = Issue::at(format!("endpoints/{key}"), format!("`{url}` is not a URL"));
+        Err(issue.suggest("write one such as `https://login.example.com/oauth2/authorize`"))
+    };
+    check("authorization_url", &endpoints.authorization_url)?;
+    check("token_url", &endpoints.token_url)?;
+    endpoints.end_session_url.iter().try_for_each(|url| check("end_session_url", url))?;
+    let keys_url = endpoints.keys_url.clone().unwrap_or_default();
+    let keys = TokenKeys::compile(endpoints.keys_file, endpoints.keys_url, fetch, compiling);
+    let keys =
+        keys.map_err(|issue| if issue.path.starts_with("keys_fetch") { issue } else { issue.below("endpoints") })?;
+    let metadata = Metadata {
+        authorization_url: endpoints.authorization_url,
+        token_url: endpoints.token_url,
+        keys_url,
+        end_session_url: endpoints.end_session_url,
+    };
+    Ok((keys, Some(Arc::new(metadata))))
+}
+
+/// A field `authorization`, and parameters of a form.
+type Credentials = (Option<String>, Vec<(&'static str, String)>);
+
+fn credentials(client: &Client) -> Result<Credentials, Issue> {
+    if client.id.is_empty() || client.id.contains(char::is_control) {
+        return Err(Issue::at("client/id", "it is not the identifier of a client"));
+    }
+    let id = ("client_id", client.id.clone());
+    let Some(file) = &client.secret_file else { return Ok((None, vec![id])) };
+    let secret = only_line(file).map_err(|why| Issue::at("client/secret_file", why))?;
+    Ok(match client.authentication {
+        Authentication::Basic => (Some(basic(&client.id, secret)), Vec::new()),
+        Authentication::Post => (None, vec![id, ("client_secret", secret.to_owned())]),
+    })
+}
+
+fn scopes(written: Option<Vec<String>>) -> Result<String, Issue> {
+    let Some(list) = written else { return Ok("openid profile email".to_owned()) };
+    // RFC 6749 section 3.3.
+    let is_scope =
+        |scope: &&String| !scope.is_empty() && scope.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\');
+    if let Some((place, scope)) = list.iter().enumerate().find(|(_, scope)| !is_scope(scope)) {
+        return Err(Issue::at(format!("scopes/{place}"), format!("`{scope}` is not a scope")));
+    }
+    if !list.iter().any(|scope| scope == "openid") {
+        return Err(Issue::at("scopes", "`openid` is missing").suggest("add it: without it there is no ID token"));
+    }
+    Ok(list.join(" "))
+}
+
+impl PathSettings {
+    fn checked(self) -> Result<Self, Issue> {
+        for (key, path) in [("callback", &self.callback), ("logout", &self.logout)] {
+            if own_path(path.clone().into_bytes()).is_none() || path.contains('?') {
+                let issue = Issue::at(format!("paths/{key}"), format!("`{path}` is not a path"));
+                return Err(issue.suggest(format!("write one such as `/oauth2/{key}`")));
+            }
+        }
+        if self.callback == self.logout {
+            return Err(Issue::at("paths/logout", "it is the path of the callback too"));
+        }
+        if let Some(to) = &self.after_logout
+            && own_path(to.clone().into_bytes()).is_none()
+            && !is_endpoint(to, false)
+        {
+            return Err(Issue::at("paths/after_logout", format!("`{to}` is neither a path nor a URL")));
+        }
+        if let Some(url) = &self.public_url {
+            let is_bare = split_url(url).is_some_and(|(.., path)| path == "/") && !url.ends_with('/');
+            if !is_bare || !is_endpoint(url, false) {
+                let issue = Issue::at("paths/public_url", format!("`{url}` is not a scheme with a host"));
+                return Err(issue.suggest("write one such as `https://shop.example.com`, without a path"));
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl SessionSettings {
+    fn cookies(
+        self,
+        (issuer, client): (&str, &str),
+        paths: &PathSettings,
+        compiling: &mut Compiling<'_>,
+    ) -> Result<Cookies, Issue> {
+        if !model::fields::is_token(self.cookie.as_bytes()) || self.cookie.starts_with("__") {
+            let issue = Issue::at("session/cookie", format!("`{}` is not the name of a cookie", self.cookie));
+            return Err(issue.suggest("write one without a prefix, such as `shop_session`"));
+        }
+        let sealer = Sealer::read(&self.keys_file).map_err(|why| Issue::at("session/keys_file", why))?;
+        // A draw must not come twice, so its count stays from plan to plan.
+        let drawn = compiling.kept("drawn", Default::default);
+        let lifetimes = Lifetimes { idle: self.idle_timeout.0.as_secs(), absolute: self.lifetime.0.as_secs() };
+        if lifetimes.idle == 0 || lifetimes.absolute == 0 {
+            return Err(Issue::at("session", "sessions last at least one second"));
+        }
+        Ok(Cookies {
+            sealer: Arc::new(sealer.counting(drawn)),
+            name: self.cookie,
+            purpose: format!("{issuer} {client}"),
+            lifetimes,
+            cache: Cache::default(),
+            is_public_secure: paths.public_url.as_ref().map(|url| url.starts_with("https://")),
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! What `oidc` does with a request.
+
+use std::sync::{Arc, LazyLock};
+
+use model::{Fault, FieldName, LocalResponse, Method, RequestHead, ResponseHead};
+
+use super::login::target_of;
+use super::refreshes::Refresh;
+use super::session::{Opened, Session};
+use super::tokens::{NoTokens, Tokens};
+use super::{OidcStep, WithoutSession};
+use crate::filter::{Flow, Found, Reply, RequestStep, ResponseStep, ResponseView, Turn};
+
+/// Names of fields.
+pub(super) struct Names {
+    pub(super) authorization: FieldName,
+    accept: FieldName,
+    fetch_mode: FieldName,
+    requested_with: FieldName,
+    set_cookie: FieldName,
+    cache_control: FieldName,
+}
+
+pub(super) static NAMES: LazyLock<Names> = LazyLock::new(|| {
+    let name = |text| FieldName::new(text).unwrap_or_else(|_| unreachable!("a constant token"));
+    Names {
+        authorization: name("authorization"),
+        accept: name("accept"),
+        fetch_mode: name("sec-fetch-mode"),
+        requested_with: name("x-requested-with"),
+        set_cookie: name("set-cookie"),
+        cache_control: name("cache-control"),
+    }
+});
+
+impl RequestStep for OidcStep {
+    fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        if head.path() == self.paths.callback.as_bytes() {
+            self.callback(head, turn)
+        } else if head.path() == self.paths.logout.as_bytes() {
+            self.log_out(head, turn)
+        } else {
+            self.judge(head, turn)
+        }
+    }
+
+    fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
+        match found {
+            Found::Call(reply) if head.path() == self.paths.callback.as_bytes() => self.redeemed(head, reply, turn),
+            Found::Call(reply) => self.refreshed(head, reply, turn),
+            Found::Now | Found::Work(_) | Found::Body(_) | Found::Store(_) => self.apply(head, turn),
+        }
+    }
+}
+
+impl OidcStep {
+    fn judge(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        let Some(opened) = self.cookies.session(&head.fields, &self.passing, turn) else {
+            return self.without_session(head, turn);
+        };
+        let session = &opened.session;
+        let token = session.refresh_token.as_deref().filter(|_| turn.unix_seconds() >= session.fresh_until);
+        let (Some(token), false) = (token, turn.is_rehearsal) else { return self.pass(&opened, head, turn) };
+        let Some(metadata) = self.provider.metadata() else { return self.pass_until_expiry(&opened, head, turn) };
+        match self.refreshes.begin(session, turn.now, self.timeout) {
+            None => Flow::Need(self.provider.refresh(&metadata, token)),
+            Some(Refresh::Running) if turn.unix_seconds() < session.expires => self.pass(&opened, head, turn),
+            Some(Refresh::Running) => self.pause(turn).unwrap_or_else(|| self.unavailable(turn)),
+            Some(Refresh::Failed) => self.pass_until_expiry(&opened, head, turn),
+            Some(Refresh::Done(new)) => self.pass_with_cookies(&new, head, turn),
+            Some(Refresh::Refused) => self.without_session(head, turn),
+        }
+    }
+
+    /// Goes on with the answer to a refresh token.
+    fn refreshed(&self, head: &mut RequestHead, reply: Result<Box<Reply>, Fault>, turn: &mut Turn<'_>) -> Flow {
+        let Some(opened) = self.cookies.session(&head.fields, &self.passing, turn) else {
+            return self.without_session(head, turn);
+        };
+        let before = &opened.session;
+        match Tokens::read(reply).and_then(|tokens| self.renewed(tokens, before, turn)) {
+            Ok(new) => {
+                turn.count(&self.counters.refreshed);
+                let new = Arc::new(new);
+                self.refreshes.end(before, turn.now, Refresh::Done(Arc::clone(&new)));
+                self.pass_with_cookies(&new, head, turn)
+            }
+            Err(NoTokens::Refused) => {
+                self.refreshes.end(before, turn.now, Refresh::Refused);
+                self.without_session(head, turn)
+            }
+            Err(NoTokens::Unavailable) => {
+                self.refreshes.end(before, turn.now, Refresh::Failed);
+                self.pass_until_expiry(&opened, head, turn)
+            }
+        }
+    }
+
+    fn renewed(&self, tokens: Tokens, before: &Session, turn: &Turn<'_>) -> Result<Opened, NoTokens> {
+        let now = turn.unix_seconds();
+        let known = crate::jose::Claims::of_verified(&before.id_token).ok_or(NoTokens::Refused)?;
+        let claims = match &tokens.id_token {
+            None => known,
+            Some(token) => {
+                let claims = self.verify(token, None, now).map_err(|_| NoTokens::Refused)?;
+                // OpenID Connect Core section 12.2.
+                if claims.get("sub") != known.get("sub") {
+                    return Err(NoTokens::Refused);
+                }
+                claims
+            }
+        };
+        let session = self.session_of(tokens, Some(before), &before.key, now).ok_or(NoTokens::Refused)?;
+        Ok(Opened { session, verdict: self.passing.judge(claims) })
+    }
+
+    /// Lets a request pass whose session could not be refreshed, while the session is still good without that.
+    fn pass_until_expiry(&self, opened: &Opened, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        if turn.unix_seconds() < opened.session.expires {
+            self.pass(opened, head, turn)
+        } else {
+            self.unavailable(turn)
+        }
+    }
+
+    fn pass(&self, opened: &Opened, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        let now = turn.unix_seconds();
+        let idle = now.saturating_sub(opened.session.used);
+        if idle > self.cookies.lifetimes.idle / 8 && !turn.is_rehearsal {
+            let session = Session { used: now, ..opened.session.clone() };
+            self.leave_cookies(&session, turn);
+        }
+        self.pass_on(opened, head, turn)
+    }
+
+    fn pass_with_cookies(&self, opened: &Opened, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        self.leave_cookies(&opened.session, turn);
+        self.pass_on(opened, head, turn)
+    }
+
+    /// Leaves the cookies of a session for the response.
+    fn leave_cookies(&self, session: &Session, turn: &mut Turn<'_>) {
+        let mut cookies = Vec::new();
+        // A session that has become too large goes on with its old cookies.
+        if self.cookies.set_session(session, &mut cookies, turn).is_some() {
+            turn.notes.cookies.append(&mut cookies);
+        }
+    }
+
+    fn pass_on(&self, opened: &Opened, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        if !opened.verdict.is_allowed {
+            turn.count(&self.counters.forbidden);
+            return Flow::refuse(403, "the user may not see this");
+        }
+        opened.verdict.note(turn.notes);
+        self.cookies.strip(&mut head.fields, turn.scratch);
+        self.passing.write(&opened.verdict, head);
+        if self.passes_access_token {
+            match &opened.session.access_token {
+                Some(token) => {
+                    head.fields.set_with(&NAMES.authorization, |out| {
+                        out.extend_from_slice(b"Bearer ");
+                        out.extend_from_slice(token.as_bytes());
+                    });
+                }
+                None => drop(head.fields.remove(&NAMES.authorization)),
+            }
+        }
+        Flow::Continue
+    }
+
+    fn without_session(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Flow {
+        let is_redirected = match self.without_session {
+            WithoutSession::Auto => is_navigation(head),
+            WithoutSession::Redirect => true,
+            WithoutSession::Refuse => false,
+        };
+        if is_redirected {
+            // Only what a browser can ask for again.
+            let is_repeatable = matches!(head.received_method(), Method::Get | Method::Head);
+            let target = if is_repeatable { target_of(head) } else { "/".to_owned() };
+            return self.log_in(head, target, false, turn);
+        }
+        turn.count(&self.counters.refused);
+        let text = |text: &str| text.to_owned();
+        let fields = vec![
+            (text("content-type"), text("text/plain; charset=utf-8")),
+            (text("www-authenticate"), text("Bearer")),
+            (text("cache-control"), text("no-store")),
+        ];
+        Flow::Respond(Box::new(LocalResponse { status: 401, fields, body: b"a login is required\n".to_vec() }))
+    }
+}
+
+/// Returns whether a browser shows the response as a page, so that it can follow a login.
+fn is_navigation(head: &RequestHead) -> bool {
+    if !matches!(head.method, Method::Get | Method::Head) {
+        return false;
+    }
+    let fields = &head.fields;
+    if fields.get(&NAMES.requested_with).is_some_and(|value| value.eq_ignore_ascii_case(b"xmlhttprequest")) {
+        return false;
+    }
+    // Fetch Metadata, which current browsers send to secure origins.
+    if let Some(mode) = fields.get(&NAMES.fetch_mode) {
+        return mode == b"navigate";
+    }
+    let is_html = |range: &[u8]| {
+        let range = range.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
+        range.eq_ignore_ascii_case(b"text/html") || range.eq_ignore_ascii_case(b"application/xhtml+xml")
+    };
+    fields.all(&NAMES.accept).flat_map(|value| value.split(|&byte| byte == b',')).any(is_html)
+}
+
+/// Sends the cookies of a session that has changed.
+pub(super) struct CookieStep;
+
+impl ResponseStep for CookieStep {
+    fn apply(&self, head: &mut ResponseHead, _: &ResponseView<'_>, turn: &mut Turn<'_>) {
+        if turn.notes.cookies.is_empty() {
+            return;
+        }
+        for cookie in turn.notes.cookies.drain(..) {
+            head.fields.append(&NAMES.set_cookie, cookie.as_bytes());
+        }
+        // Caches between must not give the session to others.
+        head.fields.append(&NAMES.cache_control, b"private");
+    }
+}
