@@ -77,6 +77,7 @@ mod maps;
 mod matrix;
 mod messages;
 mod mirror;
+mod oidc;
 mod packaging;
 mod persistence;
 mod picks;

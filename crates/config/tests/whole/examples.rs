@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 39] = [
+const NAMES: [&str; 40] = [
     "forward_auth",
     "ext_authz",
     "set_request_header",
