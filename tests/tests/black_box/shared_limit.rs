@@ -127,6 +127,66 @@ fn a_store_with_a_password_and_another_database_is_used_and_a_wrong_one_is_told(
     assert_eq!(passed(&wrong, 60), 50, "it counts on its own");
     wrong.expect_said(&["the store of a shared limit refuses", "WRONGPASS"]);
     assert!(!wrong.stderr().contains("wrong\""), "the password is in no message");
+    let refused = || -> usize {
+        let stats = redis.ask("INFO stats");
+        let count = stats.lines().find_map(|line| line.strip_prefix("acl_access_denied_auth:"));
+        count.expect("a figure of Redis 7").parse().expect("a number")
+    };
+    let before = refused();
+    eventually("it tries again several times", || refused() >= before + 6);
+    let told = wrong.stderr().matches("the store of a shared limit refuses").count();
+    assert!(told <= 2, "each of two workers tells it once, not {told} times");
+}
+
+#[test]
+fn a_lost_connection_does_not_move_a_limit_to_another_endpoint() {
+    let (origin, first, second) = (Origin::saying("in"), Redis::start(None), Redis::start(None));
+    let text = setup(&origin, first.address, "")
+        .text()
+        .replace(&format!("\"{}\"", first.address), &format!("\"{}\", \"{}\"", first.address, second.address));
+    let product = Product::start(&text);
+    assert_eq!(passed(&product, 10), 10);
+    for _ in 0..3 {
+        assert!(first.ask("DBSIZE").contains(":1"));
+        assert!(first.ask("FLUSHALL").contains("OK"));
+        first.ask("CLIENT KILL TYPE normal SKIPME yes");
+        eventually("the first endpoint is asked again", || {
+            assert_eq!(product.get("/").status(), 200);
+            first.ask("DBSIZE").contains(":1")
+        });
+    }
+    assert!(second.ask("DBSIZE").contains(":0"), "{}", second.ask("DBSIZE"));
+}
+
+#[test]
+fn an_error_about_one_key_costs_neither_the_connection_nor_other_questions() {
+    let (origin, redis) = (Origin::saying("in"), Redis::start(None));
+    let product = setup(&origin, redis.address, ", when_away: open").start();
+    assert_eq!(passed(&product, 1), 1);
+    let keys = redis.ask("KEYS *");
+    let key = keys.lines().find(|line| line.starts_with("equipoise:limit:4:test:=")).expect("the key of a client");
+    // The key of a client is the bytes of its address.
+    assert!(redis.ask("FLUSHALL").contains("OK"), "{key}");
+    let refuse = "EVAL \"redis.call('RPUSH', 'equipoise:limit:4:test:='..string.char(127,0,0,1), 'x')\" 0";
+    redis.ask(refuse);
+    let connections = || -> usize {
+        let stats = redis.ask("INFO stats");
+        let count = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        count.expect("a figure of Redis").parse().expect("a number")
+    };
+    let before = connections();
+    let away = || product.metric("equipoise_filter_events_total", &["event=\"away\""]);
+    let missed = away();
+    assert_eq!(passed(&product, 40), 40);
+    assert!(away() >= missed + 40.0, "the store has not judged them");
+    // One of the connections is that which asks, and each worker may have made its first.
+    assert!(connections() <= before + 4, "{before} {}", connections());
+    let told = product.stderr().matches("the store of a shared limit fails").count();
+    assert!((1..=4).contains(&told), "{told}");
+    redis.ask("FLUSHALL");
+    let missed = away();
+    assert_eq!(passed(&product, 10), 10);
+    assert!((away() - missed).abs() < 0.5, "the same connection answers");
 }
 
 #[test]

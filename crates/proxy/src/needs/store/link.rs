@@ -46,6 +46,10 @@ pub(super) struct Link {
     address: RefCell<Option<Address>>,
     /// The connection is of no more use.
     is_spent: Cell<bool>,
+    /// The connection has answered a question.
+    has_answered: Cell<bool>,
+    /// What was told last of failures, with the kind of error. The first answer of a connection ends it.
+    told: RefCell<Option<(&'static str, Box<[u8]>)>>,
     asked_at: Cell<Instant>,
     waker: RefCell<Option<Waker>>,
 }
@@ -72,6 +76,8 @@ enum Waiting {
 enum End {
     /// Nobody asks any more.
     Idle,
+    /// An endpoint before this one is up again.
+    Better,
     Broken,
 }
 
@@ -86,6 +92,8 @@ impl Link {
             waiting: RefCell::default(),
             address: RefCell::default(),
             is_spent: Cell::new(false),
+            has_answered: Cell::new(false),
+            told: RefCell::default(),
             asked_at: Cell::new(Instant::now()),
             waker: RefCell::default(),
         });
@@ -191,11 +199,14 @@ impl Link {
         let first = self.waiting.borrow_mut().pop_front();
         match (first.ok_or(End::Broken)?, reply) {
             (Waiting::Setup, Reply::Error(message)) => {
-                self.tell("the store of a shared limit refuses", message);
+                self.tell_once("the store of a shared limit refuses", message);
                 Err(End::Broken)
             }
             (Waiting::Setup, _) => {
-                self.state.set(State::Up);
+                // Replies come in order: the last of the setup comes before the first answer.
+                if !matches!(self.waiting.borrow().front(), Some(Waiting::Setup)) {
+                    self.state.set(State::Up);
+                }
                 Ok(())
             }
             (Waiting::Ask { .. }, Reply::Error(message)) if message.starts_with(b"NOSCRIPT") => {
@@ -203,12 +214,16 @@ impl Link {
                 Ok(())
             }
             (Waiting::Ask { .. }, Reply::Error(message)) => {
-                self.tell("the store of a shared limit fails", message);
-                Err(End::Broken)
+                // The sender is dropped, which is an answer. Those who asked after it have theirs to come.
+                self.tell_once("the store of a shared limit fails", message);
+                if answers_nobody(message) { Err(End::Broken) } else { Ok(()) }
             }
             (Waiting::Ask { answer, .. }, reply) => {
                 let spent = script::spent(reply).ok_or(End::Broken)?;
                 let _ = answer.send(Ok(spent));
+                if !self.has_answered.replace(true) {
+                    self.told.take();
+                }
                 Ok(())
             }
         }
@@ -223,10 +238,29 @@ impl Link {
         }
     }
 
+    /// Tells what fails, but not again while the failure stays the same.
+    fn tell_once(&self, what: &'static str, message: &[u8]) {
+        // The first word of an error is its kind; the rest may be another each time.
+        let kind = message.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let kind = &kind[..kind.len().min(32)];
+        if self.told.borrow().as_ref().is_none_or(|told| told.0 != what || *told.1 != *kind) {
+            *self.told.borrow_mut() = Some((what, kind.into()));
+            self.tell(what, message);
+        }
+    }
+
     fn tell(&self, what: &'static str, message: &[u8]) {
         let message = String::from_utf8_lossy(&message[..message.len().min(200)]).into_owned();
         let local = self.local.borrow();
         telemetry::log::warn(what, &[("cluster", &local.plan.cluster.name), ("error", &message)]);
+    }
+
+    /// Returns whether an endpoint before the one of this connection has come up again. `is_first` keeps whether none was up.
+    fn is_outranked(&self, is_first: &mut bool) -> bool {
+        let local = self.local.borrow();
+        let address = self.endpoint(0).and_then(|place| Some(&local.plan.cluster.endpoints.get(place)?.address));
+        let was_first = std::mem::replace(is_first, address == self.address.borrow().as_ref());
+        was_first && !*is_first
     }
 
     /// The endpoint to ask: the first that is up, but for as many as have just failed.
@@ -239,26 +273,42 @@ impl Link {
     }
 }
 
+/// Whether an error says that this endpoint answers no question: it is a replica, still loads, or wants a password.
+fn answers_nobody(message: &[u8]) -> bool {
+    let begins = [b"LOADING".as_slice(), b"MASTERDOWN", b"CLUSTERDOWN", b"NOAUTH", b"NOPERM"];
+    // Before version 7, an error within a script comes after text of the script's own.
+    begins.iter().any(|kind| message.starts_with(kind)) || message.windows(8).any(|word| word == b"READONLY")
+}
+
 /// Connects, answers and connects again, until nobody asks any more.
 async fn drive(link: Rc<Link>, forget: fn(&Rc<Link>)) {
     let (mut pause, mut failures) = (PAUSE_MIN, 0);
     loop {
         link.is_spent.set(false);
+        link.has_answered.set(false);
         let connected = tokio::time::timeout(CONNECT, connect(&link, failures)).await;
         let end = match connected.ok().flatten() {
             Some(io) => {
                 link.greet();
-                let end = serve(&link, io).await;
-                if link.state.get() == State::Up {
-                    (pause, failures) = (PAUSE_MIN, 0);
-                }
-                end
+                serve(&link, io).await
             }
             None => End::Broken,
         };
-        failures += 1;
-        if link.state.replace(State::Down) == State::Up && end == End::Broken {
-            link.tell("the connection to the store of a shared limit is lost", b"trying again");
+        if end == End::Better {
+            // What is asked from now on waits for the next connection.
+            link.state.set(State::Beginning);
+            link.give_up();
+            (pause, failures) = (PAUSE_MIN, 0);
+            continue;
+        }
+        if link.has_answered.get() {
+            // It begins with the first endpoint again.
+            (pause, failures) = (PAUSE_MIN, 0);
+        } else {
+            failures += 1;
+        }
+        if link.state.replace(State::Down) == State::Up && end == End::Broken && link.told.borrow().is_none() {
+            link.tell_once("the connection to the store of a shared limit is lost", b"trying again");
         }
         link.give_up();
         if end == End::Idle || link.asked_at.get().elapsed() >= IDLE {
@@ -289,6 +339,7 @@ async fn serve(link: &Link, mut io: ByteStream) -> End {
     let (mut writing, mut written, mut input) = (Vec::new(), 0, Vec::new());
     let begun = Instant::now();
     let mut look = Box::pin(tokio::time::sleep(CONNECT));
+    let (mut is_first, mut is_outranked) = (false, false);
     poll_fn(|cx| {
         link.waker.borrow_mut().clone_from(&Some(cx.waker().clone()));
         if link.is_spent.get() {
@@ -300,6 +351,9 @@ async fn serve(link: &Link, mut io: ByteStream) -> End {
         if poll_commands(link, cx, &mut io, (&mut writing, &mut written)).is_err() {
             return Poll::Ready(End::Broken);
         }
+        if is_outranked && link.waiting.borrow().is_empty() {
+            return Poll::Ready(End::Better);
+        }
         while look.as_mut().poll(cx).is_ready() {
             if link.asked_at.get().elapsed() >= IDLE {
                 return Poll::Ready(End::Idle);
@@ -307,6 +361,11 @@ async fn serve(link: &Link, mut io: ByteStream) -> End {
             if link.state.get() != State::Up && begun.elapsed() >= CONNECT {
                 return Poll::Ready(End::Broken);
             }
+            if is_outranked {
+                // There was always a question: those of this moment get no answer.
+                return Poll::Ready(End::Better);
+            }
+            is_outranked = link.is_outranked(&mut is_first);
             look.as_mut().reset(tokio::time::Instant::now() + CONNECT);
         }
         Poll::Pending
