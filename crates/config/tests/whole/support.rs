@@ -108,6 +108,7 @@ pub(crate) fn set_certs(folder: &Path) {
 pub(crate) fn resolve(_: &model::provider::NameLookup, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     match name {
         "localhost" => Ok(vec![([127, 0, 0, 1], port).into()]),
+        "login.example.com" => Ok(vec![([192, 0, 2, 1], port).into()]),
         "empty.example" => Ok(Vec::new()),
         name if name.ends_with(".internal") => Ok(vec![([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], port).into()]),
         _ => Err(io::Error::other("no such name")),

@@ -49,10 +49,13 @@ pub(super) struct Link {
     /// The connection has answered a question.
     has_answered: Cell<bool>,
     /// What was told last of failures, with the kind of error. The first answer of a connection ends it.
-    told: RefCell<Option<(&'static str, Box<[u8]>)>>,
+    told: RefCell<Option<Told>>,
     asked_at: Cell<Instant>,
     waker: RefCell<Option<Waker>>,
 }
+
+/// A failure in the log: what failed, and the kind of error.
+type Told = (&'static str, Box<[u8]>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
