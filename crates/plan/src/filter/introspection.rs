@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::challenge::Lack;
-use super::credential::{Carried, Places, TakenFrom};
+use super::credential::{Carried, Place, Places, TakenFrom};
 use super::form_call::{FormEndpoint, basic, only_line};
 use super::guarded::Guarded;
 use super::passing::{Passing, Verdict};
@@ -175,14 +175,12 @@ impl IntrospectionStep {
         Ok(verdict)
     }
 
-    fn pass(&self, verdict: &Verdict, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+    fn pass(&self, (verdict, place): (&Verdict, Place), head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         if !verdict.is_allowed {
             return self.refuse(Lack::Claims, turn);
         }
         verdict.note(turn.notes);
-        if !self.passes_on {
-            self.places.strip(head, turn.scratch);
-        }
+        self.places.strip(self.passes_on.then_some(place), head, turn.scratch);
         self.passing.write(verdict, head);
         Flow::Continue
     }
@@ -199,20 +197,21 @@ impl IntrospectionStep {
 
 impl RequestStep for IntrospectionStep {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
-        match self.places.read(head, turn.scratch, TOKEN_BYTES_MAX) {
+        let place = match self.places.read(head, turn.scratch, TOKEN_BYTES_MAX) {
             Carried::None if self.allows_missing => {
+                self.places.strip(None, head, turn.scratch);
                 self.passing.remove_forged(head);
                 return Flow::Continue;
             }
             Carried::None => return self.refuse(Lack::NoToken, turn),
             Carried::Bad => return self.refuse(Lack::BadRequest, turn),
-            Carried::One => {}
-        }
+            Carried::One(place) => place,
+        };
         if turn.scratch.is_empty() {
             return self.refuse(Lack::BadToken("the token is empty"), turn);
         }
         match self.cache.get(&digest_of(turn.scratch), 0, turn.unix_seconds()) {
-            Some(verdict) => self.pass(&verdict, head, turn),
+            Some(verdict) => self.pass((&verdict, place), head, turn),
             None => {
                 turn.count(&self.asked);
                 let pairs = [("token", &turn.scratch[..]), ("token_type_hint", b"access_token")];
@@ -226,11 +225,11 @@ impl RequestStep for IntrospectionStep {
             return self.refuse(Lack::Unavailable("the authorization server is not available"), turn);
         };
         // The head is as it was when the call began.
-        if self.places.read(head, turn.scratch, TOKEN_BYTES_MAX) != Carried::One {
+        let Carried::One(place) = self.places.read(head, turn.scratch, TOKEN_BYTES_MAX) else {
             return self.refuse(Lack::BadRequest, turn);
-        }
+        };
         match self.judge(&reply, turn.scratch, turn.unix_seconds()) {
-            Ok(verdict) => self.pass(&verdict, head, turn),
+            Ok(verdict) => self.pass((&verdict, place), head, turn),
             Err(lack) => self.refuse(lack, turn),
         }
     }

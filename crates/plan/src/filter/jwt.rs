@@ -45,7 +45,8 @@ of the listed values; a claim that is a list, or the text `scope`, must contain 
 | with two tokens in the same place | 400 |
 | whose token lacks a claim in `claims` | 403 |
 
-The token is expected in `authorization`, after `Bearer`, or where `from` says: in a `header` field, a `query` parameter or a `cookie`. It is not forwarded, unless `pass_on: true`. `claim_headers` sends
+The token is expected in `authorization`, after `Bearer`, or where `from` says: in a `header` field, a `query` parameter or a `cookie`. It is not forwarded,
+unless `pass_on: true`; tokens in other places of `from` never are. `claim_headers` sends
 claims to the endpoint in header fields, which clients cannot forge: lists are joined by commas, without items that contain a comma.
 `{user}` is the claim `sub`, or `user_claim`; `{claim:NAME}` is any claim, for later filters.
 
