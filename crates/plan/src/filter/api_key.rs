@@ -35,6 +35,9 @@ cannot forge. The key is removed from the request, unless `pass_on: true`; keys 
 other places of `from` are always removed. `equipoise_filter_events_total` counts requests that are
 `refused`.
 
+Requests that `when` exempts are not changed: they keep the client's own `consumer_header`. Remove it with `remove_request_header` before, if the
+filter has conditions.
+
 ```yaml
 filters:
   - api_key: { file: keys.txt, consumer_header: x-consumer }
