@@ -87,14 +87,15 @@ impl Feed {
         if bytes.is_empty() || self.end.get() != End::Open {
             return;
         }
+        let seen = from + skipped;
         let mut queue = self.queue.borrow_mut();
-        if !self.mirror.take_room(queue.len() as u64, bytes.len() as u64) {
+        if !self.mirror.take_room(seen, queue.len() as u64, bytes.len() as u64) {
             drop(queue);
             return self.give_up();
         }
         queue.extend(bytes);
         drop(queue);
-        self.seen.set(from + skipped + bytes.len() as u64);
+        self.seen.set(seen + bytes.len() as u64);
         self.wake();
     }
 

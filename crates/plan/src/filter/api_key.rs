@@ -31,8 +31,12 @@ Only digests are kept in memory, and they are compared in constant time. Hashing
 with `openssl rand -hex 32`. Use the filter with TLS only, because keys are sent unencrypted.
 
 The name of the consumer is `{user}` for later filters and in access logs, and goes to the endpoint in `consumer_header`, which clients
-cannot forge. The key is removed from the request, unless `pass_on: true`. `equipoise_filter_events_total` counts requests that are
+cannot forge. The key is removed from the request, unless `pass_on: true`; keys in
+other places of `from` are always removed. `equipoise_filter_events_total` counts requests that are
 `refused`.
+
+Requests that `when` exempts are not changed: they keep the client's own `consumer_header`. Remove it with `remove_request_header` before, if the
+filter has conditions.
 
 ```yaml
 filters:
@@ -94,18 +98,16 @@ struct ApiKeyStep {
 
 impl RequestStep for ApiKeyStep {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
-        let consumer = match self.places.read(head, turn.scratch, KEY_BYTES_MAX) {
-            Carried::One => self.keys.consumer(turn.scratch),
+        let found = match self.places.read(head, turn.scratch, KEY_BYTES_MAX) {
+            Carried::One(place) => self.keys.consumer(turn.scratch).map(|consumer| (consumer, place)),
             Carried::None | Carried::Bad => None,
         };
-        let Some(consumer) = consumer else {
+        let Some((consumer, place)) = found else {
             turn.count(&self.refused);
             return refuse();
         };
         turn.notes.set_user(consumer.as_bytes());
-        if !self.passes_on {
-            self.places.strip(head, turn.scratch);
-        }
+        self.places.strip(self.passes_on.then_some(place), head, turn.scratch);
         if let Some(name) = &self.consumer_header {
             head.fields.set_alone(name, consumer.as_bytes());
         }

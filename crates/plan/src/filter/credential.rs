@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use model::fields::{is_token, reads_as};
 use model::{FieldName, Fields, Issue, RequestHead, cookie};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,8 +14,8 @@ use crate::route::query::{decoded, equals_decoded, parameter, split_at_equals};
 static COOKIE: LazyLock<FieldName> =
     LazyLock::new(|| FieldName::new("cookie").unwrap_or_else(|_| unreachable!("a constant token")));
 
-/// The scheme of tokens in `authorization` (RFC 6750 section 2.1), with the space behind it.
-const BEARER: &[u8] = b"bearer ";
+/// The scheme of tokens in `authorization` (RFC 6750 section 2.1).
+const BEARER: &[u8] = b"bearer";
 
 /// Where a credential is looked for: in this order; the first place that has one decides.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -48,10 +49,18 @@ struct HeaderPlace {
 pub(super) enum Carried {
     /// No credential.
     None,
-    /// One, which was written out.
-    One,
+    /// One, which was written out, and where it is.
+    One(Place),
     /// Two in the same place, or one that is too long.
     Bad,
+}
+
+/// A place that may have a credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Header,
+    Query,
+    Cookie,
 }
 
 impl Places {
@@ -68,7 +77,7 @@ impl Places {
         if query.is_some_and(str::is_empty) {
             return Err(Issue::at("from/query", "the name of a parameter is empty"));
         }
-        if let Some(name) = cookie.filter(|name| !model::fields::is_token(name.as_bytes())) {
+        if let Some(name) = cookie.filter(|name| !is_token(name.as_bytes())) {
             // RFC 6265 section 4.1.1.
             return Err(Issue::at("from/cookie", format!("`{name}` is not the name of a cookie")));
         }
@@ -81,34 +90,34 @@ impl Places {
     pub(super) fn read(&self, head: &RequestHead, out: &mut Vec<u8>, bytes_max: usize) -> Carried {
         out.clear();
         let in_header = self.header.iter().flat_map(|place| place.values(&head.fields));
-        let found = take(in_header, bytes_max, |value| out.extend_from_slice(value));
+        let found = take(Place::Header, in_header, bytes_max, |value| out.extend_from_slice(value));
         if found != Carried::None {
             return found;
         }
         if let (Some(name), Some(query)) = (&self.query, head.query()) {
             let pairs = query.split(|&byte| byte == b'&').map(split_at_equals);
             let values = pairs.filter(|(key, _)| equals_decoded(key, name.as_bytes())).map(|(_, value)| value);
-            let found = take(values, bytes_max, |value| out.extend(decoded(value)));
+            let found = take(Place::Query, values, bytes_max, |value| out.extend(decoded(value)));
             if found != Carried::None {
                 return found;
             }
         }
         let in_cookie = self.cookie.iter().flat_map(|name| cookie::values(&head.fields, name.as_bytes()));
-        take(in_cookie, bytes_max, |value| out.extend_from_slice(value))
+        take(Place::Cookie, in_cookie, bytes_max, |value| out.extend_from_slice(value))
     }
 
-    /// Removes credentials from all places, so that they are not forwarded.
-    pub(super) fn strip(&self, head: &mut RequestHead, scratch: &mut Vec<u8>) {
-        match &self.header {
-            Some(HeaderPlace { name, is_bearer: true }) => {
-                head.fields.retain(|field| {
-                    !field.name.eq_ignore_ascii_case(name.as_str().as_bytes()) || bearer(field.value).is_none()
-                });
-            }
-            Some(place) => drop(head.fields.remove(&place.name)),
-            None => {}
+    /// Removes credentials from all places but the one that is `kept`, so that no endpoint takes one that was not verified. With a header
+    /// field go all that endpoints could read as it, see [`reads_as`].
+    pub(super) fn strip(&self, kept: Option<Place>, head: &mut RequestHead, scratch: &mut Vec<u8>) {
+        if let Some(HeaderPlace { name, is_bearer }) = &self.header {
+            let name = name.as_str();
+            head.fields.retain(|field| match field.name.eq_ignore_ascii_case(name.as_bytes()) {
+                true => kept == Some(Place::Header) || (*is_bearer && bearer(field.value).is_none()),
+                false => !reads_as(field.name, name),
+            });
         }
         if let (Some(name), Some(query)) = (&self.query, head.query())
+            && kept != Some(Place::Query)
             && parameter(query, name.as_bytes()).is_some()
         {
             scratch.clear();
@@ -121,7 +130,9 @@ impl Places {
             }
             head.set_query(scratch);
         }
-        if let Some(name) = &self.cookie {
+        if let Some(name) = &self.cookie
+            && kept != Some(Place::Cookie)
+        {
             cookie::remove(&mut head.fields, &COOKIE, name.as_bytes(), scratch);
         }
     }
@@ -133,18 +144,25 @@ impl HeaderPlace {
     }
 }
 
-/// Returns what follows the scheme `Bearer`, in any case (RFC 9110 section 11.1).
+/// Returns what follows the scheme `Bearer`, in any case (RFC 9110 section 11.1). Any byte that cannot be in a scheme ends it, because
+/// endpoints may be as lenient: a tab, for one.
 fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked(BEARER.len())?;
-    scheme.eq_ignore_ascii_case(BEARER).then(|| token.trim_ascii())
+    let (scheme, token) = value.trim_ascii_start().split_at_checked(BEARER.len())?;
+    let is_ended = token.first().is_some_and(|byte| !is_token(&[*byte]));
+    (is_ended && scheme.eq_ignore_ascii_case(BEARER)).then(|| token.trim_ascii())
 }
 
-fn take<'a>(mut values: impl Iterator<Item = &'a [u8]>, bytes_max: usize, write: impl FnOnce(&'a [u8])) -> Carried {
+fn take<'a>(
+    place: Place,
+    mut values: impl Iterator<Item = &'a [u8]>,
+    bytes_max: usize,
+    write: impl FnOnce(&'a [u8]),
+) -> Carried {
     match (values.next(), values.next()) {
         (None, _) => Carried::None,
         (Some(value), None) if value.len() <= bytes_max => {
             write(value);
-            Carried::One
+            Carried::One(place)
         }
         _ => Carried::Bad,
     }
@@ -174,10 +192,10 @@ mod tests {
     fn the_first_place_that_has_a_credential_decides() {
         let places = all();
         let cookie = ("cookie", "a=1; key=c; b=2");
-        let one = |text: &str| (Carried::One, text.to_owned());
-        assert_eq!(read(&places, &request("GET", "/?a=1&key=q", &[cookie, ("X-Key", "h")])), one("h"));
-        assert_eq!(read(&places, &request("GET", "/?a=1&k%65y=q%2F+", &[cookie])), one("q/ "));
-        assert_eq!(read(&places, &request("GET", "/?a=1", &[cookie])), one("c"));
+        let one = |place, text: &str| (Carried::One(place), text.to_owned());
+        assert_eq!(read(&places, &request("GET", "/?a=1&key=q", &[cookie, ("X-Key", "h")])), one(Place::Header, "h"));
+        assert_eq!(read(&places, &request("GET", "/?a=1&k%65y=q%2F+", &[cookie])), one(Place::Query, "q/ "));
+        assert_eq!(read(&places, &request("GET", "/?a=1", &[cookie])), one(Place::Cookie, "c"));
         assert_eq!(read(&places, &request("GET", "/?a=key", &[("cookie", "xkey=1")])), (Carried::None, String::new()));
     }
 
@@ -206,15 +224,19 @@ mod tests {
             let fields: Vec<_> = values.iter().map(|value| ("Authorization", *value)).collect();
             read(&places, &request("GET", "/", &fields))
         };
-        assert_eq!(of(&["bEARER  abc"]), (Carried::One, "abc".to_owned()));
-        assert_eq!(of(&["Basic abc", "Bearer a"]), (Carried::One, "a".to_owned()));
-        assert_eq!(of(&["Bearer b", "Bearer a"]).0, Carried::Bad);
+        let one = |text: &str| (Carried::One(Place::Header), text.to_owned());
+        assert_eq!(of(&["bEARER  abc"]), one("abc"));
+        assert_eq!(of(&["Bearer\tabc"]), one("abc"));
+        assert_eq!(of(&["Basic abc", "Bearer a"]), one("a"));
+        for other in ["Bearer b", "Bearer\tb", "Bearer,b", "bearer=b"] {
+            assert_eq!(of(&[other, "Bearer a"]).0, Carried::Bad, "{other}");
+        }
         for other in ["Basic abc", "Bearer", "Bearerabc", "", "DPoP abc"] {
             assert_eq!(of(&[other]).0, Carried::None, "{other}");
         }
         let mut head =
-            request("GET", "/", &[("Authorization", "Basic abc"), ("authorization", "bearer a"), ("a", "b")]);
-        places.strip(&mut head, &mut Vec::new());
+            request("GET", "/", &[("Authorization", "Basic abc"), ("authorization", "bearer\ta"), ("a", "b")]);
+        places.strip(None, &mut head, &mut Vec::new());
         assert_eq!(listed(&head.fields), "Authorization: Basic abc|a: b");
     }
 
@@ -222,14 +244,28 @@ mod tests {
     fn credentials_are_removed_from_all_places_and_nothing_else_is() {
         let places = all();
         let mut scratch = Vec::new();
-        let fields = [("x-key", "h"), ("cookie", "a=1; key=c; b=2"), ("X-Keys", "h")];
+        let fields = [("x-key", "h"), ("X_Key", "forged"), ("cookie", "a=1; key=c; b=2"), ("X-Keys", "h")];
         let mut head = request("GET", "/p?a=%20&key=q&&b=2&k%65y", &fields);
-        places.strip(&mut head, &mut scratch);
+        places.strip(None, &mut head, &mut scratch);
         assert_eq!(listed(&head.fields), "cookie: a=1; b=2|X-Keys: h");
         assert_eq!((head.path(), head.query()), (&b"/p"[..], Some(&b"a=%20&&b=2"[..])));
         let mut head = request("GET", "/p?key=q", &[("cookie", "key=c")]);
-        places.strip(&mut head, &mut scratch);
+        places.strip(None, &mut head, &mut scratch);
         assert_eq!((listed(&head.fields).as_str(), head.query()), ("", None));
+    }
+
+    #[test]
+    fn a_credential_that_is_kept_is_the_only_one_left() {
+        for (kept, fields, query) in [
+            (Place::Header, "x-key: h", None),
+            (Place::Query, "", Some(&b"key=q"[..])),
+            (Place::Cookie, "cookie: key=c", None),
+        ] {
+            let sent = [("x-key", "h"), ("X_Key", "forged"), ("cookie", "key=c")];
+            let mut head = request("GET", "/p?key=q", &sent);
+            all().strip(Some(kept), &mut head, &mut Vec::new());
+            assert_eq!((listed(&head.fields).as_str(), head.query()), (fields, query), "{kept:?}");
+        }
     }
 
     #[test]

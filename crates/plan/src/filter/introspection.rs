@@ -10,16 +10,19 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::challenge::Lack;
-use super::credential::{Carried, Places, TakenFrom};
+use super::credential::{Carried, Place, Places, TakenFrom};
 use super::form_call::{FormEndpoint, basic, only_line};
 use super::guarded::Guarded;
 use super::passing::{Passing, Verdict};
 use super::settings::{DurationText, FileText, Ordered, Settings};
 use super::token_cache::{Cache, digest_of};
 use super::{Compiling, EventCounter, FilterEntry, Flow, Found, Reply, RequestStep, Steps, Turn};
-use crate::jose::{Claims, Rules, TOKEN_BYTES_MAX};
+use crate::jose::{Claims, TOKEN_BYTES_MAX};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Introspection>("introspection", DOC);
+
+/// How far the clock of the server may differ from that here, as by default in `jwt`.
+const LEEWAY_SECONDS: u64 = 60;
 
 const DOC: &str = r#"Asks the authorization server about the token of each request (token introspection, RFC 7662).
 
@@ -33,8 +36,9 @@ token to `cluster` as `POST path`, with the name and the secret of `credentials_
 | any other JSON object with status 200 | 401 |
 | another status, no answer, or one larger than 64 KiB | 503 |
 
-An active token is cached by its SHA-256 digest for `cache_time` at most, and not beyond its `exp`: so long a revoked token may still pass. Other
-answers are not cached. The cluster is like any other: it has its own balancing, health checks, retries, limits and TLS.
+An active token is cached by its SHA-256 digest for `cache_time` at most, and not beyond its `exp`, with a leeway of 60 seconds for clocks that
+differ: so long a revoked token may still pass. Whether a token is valid in time is for the server to say: `exp`, `nbf` and `iat` of an active
+token refuse nothing. Other answers are not cached. The cluster is like any other: it has its own balancing, health checks, retries, limits and TLS.
 
 `from`, `claims`, `claim_headers`, `user_claim`, `allow_missing` and `pass_on` are those of `jwt`, with members of the answer as claims.
 `equipoise_filter_events_total` counts `asked` tokens, `refused` requests (400, 401), `forbidden` ones (403), and those for which the server was
@@ -114,14 +118,6 @@ impl Settings for Introspection {
             passing,
             places: Places::compile(&self.from, "authorization")?,
             cache: Cache::default(),
-            // The provider has checked all else.
-            rules: Rules {
-                issuers: Box::default(),
-                audiences: Box::default(),
-                leeway: 0,
-                needs_expiry: false,
-                age_max: None,
-            },
             allows_missing: self.allow_missing,
             passes_on: self.pass_on,
             asked: compiling.counter("asked"),
@@ -148,7 +144,6 @@ struct IntrospectionStep {
     passing: Passing,
     places: Places,
     cache: Cache<Verdict>,
-    rules: Rules,
     allows_missing: bool,
     passes_on: bool,
     asked: EventCounter,
@@ -168,21 +163,23 @@ impl IntrospectionStep {
         if claims.get("active") != Some(&Value::Bool(true)) {
             return Err(Lack::BadToken("the token is not active"));
         }
-        let lifetime = self.rules.check(&claims, now).map_err(|refusal| Lack::BadToken(refusal.as_str()))?;
+        // The server has checked all times by its own clock, so that `exp` only bounds the cache.
+        let expiry = claims.moment("exp").map_err(|()| Lack::BadToken("the token is malformed"))?;
+        let expiry = expiry.map_or(u64::MAX, |expiry| expiry.saturating_add(LEEWAY_SECONDS));
         let verdict = Arc::new(self.passing.judge(claims));
-        let ends = lifetime.ends.min(now.saturating_add(self.cache_seconds));
-        self.cache.put(digest_of(token), 0, (now, ends), (&verdict, verdict.weight()));
+        let ends = expiry.min(now.saturating_add(self.cache_seconds));
+        if ends > now {
+            self.cache.put(digest_of(token), 0, (now, ends), (&verdict, verdict.weight()));
+        }
         Ok(verdict)
     }
 
-    fn pass(&self, verdict: &Verdict, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+    fn pass(&self, (verdict, place): (&Verdict, Place), head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         if !verdict.is_allowed {
             return self.refuse(Lack::Claims, turn);
         }
         verdict.note(turn.notes);
-        if !self.passes_on {
-            self.places.strip(head, turn.scratch);
-        }
+        self.places.strip(self.passes_on.then_some(place), head, turn.scratch);
         self.passing.write(verdict, head);
         Flow::Continue
     }
@@ -199,20 +196,21 @@ impl IntrospectionStep {
 
 impl RequestStep for IntrospectionStep {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
-        match self.places.read(head, turn.scratch, TOKEN_BYTES_MAX) {
+        let place = match self.places.read(head, turn.scratch, TOKEN_BYTES_MAX) {
             Carried::None if self.allows_missing => {
+                self.places.strip(None, head, turn.scratch);
                 self.passing.remove_forged(head);
                 return Flow::Continue;
             }
             Carried::None => return self.refuse(Lack::NoToken, turn),
             Carried::Bad => return self.refuse(Lack::BadRequest, turn),
-            Carried::One => {}
-        }
+            Carried::One(place) => place,
+        };
         if turn.scratch.is_empty() {
             return self.refuse(Lack::BadToken("the token is empty"), turn);
         }
         match self.cache.get(&digest_of(turn.scratch), 0, turn.unix_seconds()) {
-            Some(verdict) => self.pass(&verdict, head, turn),
+            Some(verdict) => self.pass((&verdict, place), head, turn),
             None => {
                 turn.count(&self.asked);
                 let pairs = [("token", &turn.scratch[..]), ("token_type_hint", b"access_token")];
@@ -226,11 +224,11 @@ impl RequestStep for IntrospectionStep {
             return self.refuse(Lack::Unavailable("the authorization server is not available"), turn);
         };
         // The head is as it was when the call began.
-        if self.places.read(head, turn.scratch, TOKEN_BYTES_MAX) != Carried::One {
+        let Carried::One(place) = self.places.read(head, turn.scratch, TOKEN_BYTES_MAX) else {
             return self.refuse(Lack::BadRequest, turn);
-        }
+        };
         match self.judge(&reply, turn.scratch, turn.unix_seconds()) {
-            Ok(verdict) => self.pass(&verdict, head, turn),
+            Ok(verdict) => self.pass((&verdict, place), head, turn),
             Err(lack) => self.refuse(lack, turn),
         }
     }

@@ -45,9 +45,12 @@ of the listed values; a claim that is a list, or the text `scope`, must contain 
 | with two tokens in the same place | 400 |
 | whose token lacks a claim in `claims` | 403 |
 
-The token is expected in `authorization`, after `Bearer`, or where `from` says: in a `header` field, a `query` parameter or a `cookie`. It is not forwarded, unless `pass_on: true`. `claim_headers` sends
+The token is expected in `authorization`, after `Bearer`, or where `from` says: in a `header` field, a `query` parameter or a `cookie`. It is not forwarded,
+unless `pass_on: true`; tokens in other places of `from` never are. `claim_headers` sends
 claims to the endpoint in header fields, which clients cannot forge: lists are joined by commas, without items that contain a comma.
 `{user}` is the claim `sub`, or `user_claim`; `{claim:NAME}` is any claim, for later filters.
+Requests that `when` exempts are not changed: they keep the client's own fields, such as `x-user`. Remove them with `remove_request_header` before, if
+the filter has conditions.
 
 Verified tokens are cached by their SHA-256 digest until they expire or the keys change: up to 4,096 for each route.
 `equipoise_filter_events_total` counts `refused` requests (400, 401), `forbidden` ones (403), those for which keys were `unavailable` (503),

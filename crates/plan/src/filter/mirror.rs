@@ -32,7 +32,8 @@ The original request never waits for its copy. A copy is dropped in these cases:
 - `requests_max` copies are in progress (1000).
 - The cluster takes the body more slowly than the endpoint, and the copy is more than `lag_max` behind (1MiB), or all copies together
   hold more than `memory_max` (64MiB).
-- The body has more than `body_max`; without it, bodies of any length are copied.
+- The body has more than `body_max`; without it, bodies of any length are copied. A copy of a body of unknown length ends at the first byte
+  above it, and counts as `dropped`.
 - The original ends before its body is complete, because the client or the endpoint has broken it off. An endpoint of the mirror sees a
   body that is cut short then.
 - It is not over `timeout` (1m) after it began; raise it for long uploads.
@@ -219,10 +220,11 @@ impl Mirror {
         }
     }
 
-    /// Takes room for bytes that wait to be sent, of a copy of which `waiting` wait already.
-    pub fn take_room(&self, waiting: u64, bytes: u64) -> bool {
+    /// Takes room for bytes that wait to be sent, of a copy of which `seen` bytes came before, and `waiting` of these wait still. `false`: a
+    /// bound does not allow it. That may be `body_max`, if the length was not known when the copy began.
+    pub fn take_room(&self, seen: u64, waiting: u64, bytes: u64) -> bool {
         let all = &self.in_progress.bytes;
-        if waiting + bytes > self.lag_max {
+        if seen.saturating_add(bytes) > self.body_max || waiting + bytes > self.lag_max {
             return false;
         }
         if all.fetch_add(bytes, Ordering::Relaxed) + bytes > self.memory_max {

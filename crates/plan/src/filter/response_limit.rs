@@ -17,8 +17,8 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<ResponseLimit>("response
 
 const DOC: &str = r#"Limits the size of the bodies of responses of endpoints.
 
-A response with a `content-length` above `max` is replaced by 502, and its body is not read. A body of unknown length is counted while it
-passes; at the first byte above the limit it is cut short, so that the client sees that it is not whole. The bytes are those that the
+A response with a `content-length` above `max` is replaced by 502, and its body is not read. A body of unknown length, or one of gRPC, is
+counted while it passes; at the first byte above the limit it is cut short, so that the client sees that it is not whole. The bytes are those that the
 endpoint sends; if the route has `decompress`, list this filter first. Responses to `HEAD` and those of the proxy itself are not limited, nor are upgraded connections.
 
 `equipoise_filter_events_total` counts responses that were `rejected`; those that were cut short have a fault in the access log.
@@ -86,7 +86,13 @@ impl ResponseBodyStep for LimitBody {
         extent: Extent,
         _: &mut Turn<'_>,
     ) -> Option<(Stage, Extent)> {
-        let is_limited = extent == Extent::Unknown && view.source == ResponseSource::Endpoint;
+        // Calls of gRPC are not replaced, so that their bodies are cut short also when they say that they are too long.
+        let may_be_too_long = match extent {
+            Extent::Unknown => true,
+            Extent::Known(length) => length > self.max,
+            Extent::Absent => false,
+        };
+        let is_limited = may_be_too_long && view.source == ResponseSource::Endpoint;
         is_limited.then(|| (Stage::Coder(Box::new(Counted { left: self.max })), extent))
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::settings::{FileText, Settings};
 use super::template::Template;
-use super::variables::Stage;
+use super::variables::{Stage, Variable};
 use super::{Compiling, EventCounter, FilterEntry, Flow, RequestStep, Steps, Turn};
 use crate::route::query::{decoded, equals_decoded, split_at_equals};
 use secrets::{Algorithm, Secrets, parse_signature};
@@ -25,7 +25,8 @@ base64url. A request without a valid signature gets 403, and after `expires` 410
 `secret_file` has a secret of at least 16 bytes on each line, comments after `#`; it is read again when it changes. A signature with any
 of them is valid, so that secrets can be rotated.
 
-`message` signs another text, which may hold variables, and must hold the parameter `expires`. With `algorithm: md5` and `{secret}` in the message,
+`message` signs another text, which may hold variables, and must hold the parameter `expires`. It cannot hold `{query}` or `{uri}`, which
+contain the signature. With `algorithm: md5` and `{secret}` in the message,
 the filter accepts the links of nginx's `secure_link` module: `message: "{query_param:expires}{path}{client_ip} {secret}"`. MD5 is for
 links that exist; use HMAC-SHA256 for others. Signatures are compared in constant time. `equipoise_filter_events_total` counts
 `refused` and `expired` requests.
@@ -107,25 +108,41 @@ impl Settings for SignedUrl {
 
 impl SignedUrl {
     fn message(&self, text: &str) -> Result<Message, Issue> {
-        let says_expiry = ["{query}".to_owned(), "{uri}".to_owned(), format!("{{query_param:{}}}", self.expires)];
-        if !self.allow_without_expiry && !says_expiry.iter().any(|variable| text.contains(variable)) {
+        let parts: Vec<&str> = text.split(SECRET).collect();
+        let message = match (&parts[..], self.algorithm) {
+            ([whole], _) => Message { front: Template::compile(whole, Stage::Request)?, behind: None },
+            ([front, behind], Algorithm::Md5) => Message {
+                front: Template::compile(front, Stage::Request)?,
+                behind: Some(Template::compile(behind, Stage::Request)?),
+            },
+            ([_, _], Algorithm::HmacSha256) => {
+                let issue = Issue::at("", "`{secret}` is for `algorithm: md5`: the secret is the key of the HMAC");
+                return Err(issue.suggest("leave `{secret}` out"));
+            }
+            _ => return Err(Issue::at("", "`{secret}` is there twice")),
+        };
+        self.check_variables(&message)?;
+        Ok(message)
+    }
+
+    /// Checks that links can be verified, and that the time when they expire is signed.
+    fn check_variables(&self, message: &Message) -> Result<(), Issue> {
+        let variables = || message.front.variables().chain(message.behind.iter().flat_map(Template::variables));
+        let holds_parameter =
+            |variable: &Variable, name: &str| matches!(variable, Variable::QueryParam(held) if **held == *name);
+        let holds_signature = |variable: &Variable| {
+            matches!(variable, Variable::Query | Variable::Uri) || holds_parameter(variable, &self.signature)
+        };
+        if variables().any(holds_signature) {
+            let issue = Issue::at("", "the message holds the signature itself, so that no link could be valid");
+            return Err(issue.suggest("write `{path}` and `{query_param:NAME}` of each parameter that is signed"));
+        }
+        if !self.allow_without_expiry && !variables().any(|variable| holds_parameter(variable, &self.expires)) {
             let issue =
                 Issue::at("", "the message lacks the time when the link expires, so that anyone could change it");
             return Err(issue.suggest(format!("add `{{query_param:{}}}`", self.expires)));
         }
-        let parts: Vec<&str> = text.split(SECRET).collect();
-        match (&parts[..], self.algorithm) {
-            ([whole], _) => Ok(Message { front: Template::compile(whole, Stage::Request)?, behind: None }),
-            ([front, behind], Algorithm::Md5) => Ok(Message {
-                front: Template::compile(front, Stage::Request)?,
-                behind: Some(Template::compile(behind, Stage::Request)?),
-            }),
-            ([_, _], Algorithm::HmacSha256) => {
-                let issue = Issue::at("", "`{secret}` is for `algorithm: md5`: the secret is the key of the HMAC");
-                Err(issue.suggest("leave `{secret}` out"))
-            }
-            _ => Err(Issue::at("", "`{secret}` is there twice")),
-        }
+        Ok(())
     }
 }
 

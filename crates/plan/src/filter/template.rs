@@ -51,6 +51,14 @@ impl Template {
         })
     }
 
+    /// Returns the variables, in order.
+    pub fn variables(&self) -> impl Iterator<Item = &Variable> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Literal(_) => None,
+            Piece::Variable(variable) => Some(variable),
+        })
+    }
+
     /// Returns whether it begins with this text whatever the variables stand for.
     pub fn starts_with(&self, text: &str) -> bool {
         matches!(self.pieces.first(), Some(Piece::Literal(first)) if first.starts_with(text))

@@ -47,7 +47,7 @@ impl Claims {
     ///
     /// # Errors
     /// The claim is not a number.
-    pub(super) fn moment(&self, name: &str) -> Result<Option<u64>, ()> {
+    pub(crate) fn moment(&self, name: &str) -> Result<Option<u64>, ()> {
         match self.0.get(name) {
             None => Ok(None),
             // What is below 0 becomes 0, and what is too large the last moment there is.

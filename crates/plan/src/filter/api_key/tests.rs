@@ -25,6 +25,10 @@ fn the_consumer_is_named_and_the_key_stays_here() {
     assert_eq!(listed(&head.fields), "x-consumer: bob");
     let head = passed(&with(json!({ "pass_on": true })), request("GET", "/", &[("x-api-key", "secret")]));
     assert_eq!(listed(&head.fields), "x-api-key: secret");
+    let both = with(json!({ "pass_on": true, "from": { "header": "x-api-key", "query": "key", "cookie": "key" } }));
+    let fields = [("x-api-key", "secret"), ("x_api_key", "forged"), ("cookie", "key=forged")];
+    let head = passed(&both, request("GET", "/?key=forged", &fields));
+    assert_eq!((listed(&head.fields).as_str(), head.query()), ("x-api-key: secret", None), "only the verified key");
     assert!(chain.guarded().iter().any(|guarded: &Guarded| guarded.covers(b"x_consumer")));
 }
 

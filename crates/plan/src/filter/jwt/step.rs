@@ -7,7 +7,7 @@ use model::RequestHead;
 
 use super::keys::TokenKeys;
 use crate::filter::challenge::Lack;
-use crate::filter::credential::{Carried, Places};
+use crate::filter::credential::{Carried, Place, Places};
 use crate::filter::notes::Note;
 use crate::filter::passing::{Passing, Verdict};
 use crate::filter::token_cache::{Cache, digest_of};
@@ -75,18 +75,18 @@ impl Verification {
 
 impl JwtStep {
     fn judge(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
-        let carried = self.places.read(head, turn.scratch, TOKEN_BYTES_MAX);
-        match carried {
+        let place = match self.places.read(head, turn.scratch, TOKEN_BYTES_MAX) {
             Carried::None if self.allows_missing => {
+                self.places.strip(None, head, turn.scratch);
                 self.verification.passing.remove_forged(head);
                 return Flow::Continue;
             }
             Carried::None => return self.refuse(Lack::NoToken, turn),
             Carried::Bad => return self.refuse(Lack::BadRequest, turn),
-            Carried::One => {}
-        }
+            Carried::One(place) => place,
+        };
         match self.verification.verdict(turn.scratch, turn.unix_seconds()) {
-            Ok(verdict) => self.pass(&verdict, head, turn),
+            Ok(verdict) => self.pass((&verdict, place), head, turn),
             Err(Failure::NoKeys) => self.wait(turn).unwrap_or_else(|| {
                 self.refuse(Lack::Unavailable("the keys that verify tokens are not available"), turn)
             }),
@@ -110,14 +110,12 @@ impl JwtStep {
         Some(Flow::Need(Need::Until(turn.now + WAIT * (1 << waits))))
     }
 
-    fn pass(&self, verdict: &Verdict, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+    fn pass(&self, (verdict, place): (&Verdict, Place), head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         if !verdict.is_allowed {
             return self.refuse(Lack::Claims, turn);
         }
         verdict.note(turn.notes);
-        if !self.passes_on {
-            self.places.strip(head, turn.scratch);
-        }
+        self.places.strip(self.passes_on.then_some(place), head, turn.scratch);
         self.verification.passing.write(verdict, head);
         Flow::Continue
     }

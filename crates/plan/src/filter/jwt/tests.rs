@@ -50,6 +50,11 @@ fn a_good_token_names_the_user_and_its_claims_and_stays_here() {
     }
     let (head, _) = passed_with(&with(&signer, json!({ "pass_on": true, "user_claim": "iss" })), bearing(&token));
     assert_eq!(listed(&head.fields), format!("Authorization: Bearer {token}|a: b|x-role: clerk|x-me: us"));
+    let both = with(&signer, json!({ "pass_on": true, "from": { "header": "authorization", "cookie": "session" } }));
+    let mut head = bearing(&token);
+    head.fields.append(&model::FieldName::new("cookie").unwrap(), b"session=forged");
+    let (head, _) = passed_with(&both, head);
+    assert_eq!(listed(&head.fields), format!("Authorization: Bearer {token}|a: b|x-role: clerk|x-me: ann"));
     assert!(chain.guarded().iter().any(|guarded| guarded.covers(b"x_none")));
 }
 

@@ -38,21 +38,29 @@ fn a_share_of_the_requests_is_noted_and_tunnels_never_are() {
 #[test]
 fn copies_in_progress_and_their_bytes_are_bounded_and_given_back() {
     let settings =
-        json!({ "cluster": "a", "requests_max": 2, "body_max": 100, "lag_max": "64KiB", "memory_max": "96KiB" });
+        json!({ "cluster": "a", "requests_max": 2, "body_max": "64KiB", "lag_max": "64KiB", "memory_max": "96KiB" });
     let (chain, mirror) = mirror(settings);
-    let (first, second) = (mirror.begin(None).expect("room"), mirror.begin(Some(100)).expect("room"));
-    assert!(mirror.begin(None).is_none() && mirror.begin(Some(101)).is_none());
+    let (first, second) = (mirror.begin(None).expect("room"), mirror.begin(Some(64 << 10)).expect("room"));
+    assert!(mirror.begin(None).is_none() && mirror.begin(Some((64 << 10) + 1)).is_none());
     first.end(MirrorEnd::Dropped);
     mirror.begin(None).expect("room again").end(MirrorEnd::Failed);
     drop(second);
     assert_eq!(counted(&chain), [3, 2, 1, 1]);
-    assert!(mirror.take_room(0, 64 << 10) && !mirror.take_room(64 << 10, 1), "no more of one copy");
-    assert!(mirror.take_room(0, 32 << 10) && !mirror.take_room(32 << 10, 1), "no more of all");
+    assert!(mirror.take_room(0, 0, 64 << 10) && !mirror.take_room(0, 64 << 10, 1), "no more of one copy");
+    assert!(mirror.take_room(0, 0, 32 << 10) && !mirror.take_room(0, 32 << 10, 1), "no more of all");
     mirror.give_room(64 << 10);
-    assert!(mirror.take_room(32 << 10, 1));
+    assert!(mirror.take_room(0, 32 << 10, 1));
     // A plan that follows counts on.
     let again = Chain::compile(&uses(&json!([{ "mirror": { "cluster": "b" } }])), Some(&chain)).unwrap();
     assert_eq!(counted(&again), [3, 2, 1, 1]);
+}
+
+#[test]
+fn a_body_of_unknown_length_is_copied_up_to_the_bound() {
+    let (_, mirror) = mirror(json!({ "cluster": "a", "body_max": 100 }));
+    let _place = mirror.begin(None).expect("room");
+    assert!(mirror.take_room(0, 0, 60) && mirror.take_room(60, 0, 40));
+    assert!(!mirror.take_room(60, 0, 41) && !mirror.take_room(100, 0, 1) && !mirror.take_room(u64::MAX, 0, 1));
 }
 
 #[test]

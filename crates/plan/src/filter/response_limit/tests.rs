@@ -51,3 +51,19 @@ fn a_body_of_unknown_length_is_cut_at_the_first_byte_too_many() {
     assert!(coder.code(b"A", &mut room, Turning::End).unwrap().is_done, "ten bytes are not too many");
     assert_eq!(coder.code(b"B", &mut room, Turning::End), Err(BadBody::TooLong));
 }
+
+#[test]
+fn a_body_that_says_it_is_too_long_but_was_not_replaced_is_cut() {
+    let (world, mut beside) = (World::new(), Beside::new());
+    let (asked, facts) = (request("GET", "/", &[]), world.facts());
+    let mut head = response(200, &[("content-length", "11")]);
+    let mut begin = |extent, source| {
+        let view = ResponseView { source, ..world.view(&asked) };
+        step().response_body.unwrap().begin(&mut head, &view, extent, &mut beside.turn(&facts))
+    };
+    assert!(begin(Extent::Known(10), ResponseSource::Endpoint).is_none());
+    assert!(begin(Extent::Known(11), ResponseSource::Local(None)).is_none());
+    let begun = begin(Extent::Known(11), ResponseSource::Endpoint);
+    let Some((Stage::Coder(mut coder), Extent::Known(11))) = begun else { panic!("it is counted") };
+    assert_eq!(coder.code(b"12345678901", &mut [0; 16], Turning::End), Err(BadBody::TooLong));
+}

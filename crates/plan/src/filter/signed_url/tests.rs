@@ -144,23 +144,35 @@ fn mistakes_are_reported_without_the_secret() {
             "message: the message lacks the time when the link expires, so that anyone could change it (add `{query_param:expires}`)",
         ),
         (
-            json!({ "secret_file": good, "message": "{uri} {secret}" }),
+            json!({ "secret_file": good, "message": "{query_param:expires} {secret}" }),
             "message: `{secret}` is for `algorithm: md5`: the secret is the key of the HMAC (leave `{secret}` out)",
         ),
         (
-            json!({ "secret_file": good, "algorithm": "md5", "message": "{uri}" }),
+            json!({ "secret_file": good, "algorithm": "md5", "message": "{query_param:expires}" }),
             "message: with `md5` the message must hold the secret (write the text of `secure_link_md5`, such as `{query_param:expires}{path} {secret}`)",
         ),
         (
             json!({ "secret_file": good, "algorithm": "md5", "message": "{uri}{secret}{secret}" }),
             "message: `{secret}` is there twice",
         ),
+        (
+            json!({ "secret_file": good, "message": "{{query_param:expires}}{path}" }),
+            "message: the message lacks the time when the link expires, so that anyone could change it (add `{query_param:expires}`)",
+        ),
+        (json!({ "secret_file": good, "message": "{uri}" }), HOLDS_SIGNATURE),
+        (
+            json!({ "secret_file": good, "algorithm": "md5", "message": "{query_param:expires}{secret}{query}" }),
+            HOLDS_SIGNATURE,
+        ),
+        (json!({ "secret_file": good, "message": "{query_param:expires}{query_param:signature}" }), HOLDS_SIGNATURE),
         (json!({ "secret_file": good, "signature": "expires" }), "expires: it is the parameter of the signature, too"),
         (json!({ "secret_file": good, "signature": "" }), "signature: the name of a parameter is empty"),
     ] {
         assert_eq!(issue("signed_url", settings), told);
     }
 }
+
+const HOLDS_SIGNATURE: &str = "message: the message holds the signature itself, so that no link could be valid (write `{path}` and `{query_param:NAME}` of each parameter that is signed)";
 
 proptest! {
     #[test]
