@@ -21,7 +21,7 @@ use crate::jose::{Claims, TOKEN_BYTES_MAX};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Introspection>("introspection", DOC);
 
-/// How far the clock of the server may differ from that here, as by default in `jwt`.
+/// How far the clock of the provider may differ from that here, as by default in `jwt`.
 const LEEWAY_SECONDS: u64 = 60;
 
 const DOC: &str = r#"Asks the authorization server about the token of each request (token introspection, RFC 7662).
@@ -163,7 +163,7 @@ impl IntrospectionStep {
         if claims.get("active") != Some(&Value::Bool(true)) {
             return Err(Lack::BadToken("the token is not active"));
         }
-        // The server has checked all times by its own clock, so that `exp` only bounds the cache.
+        // The provider has checked all times by its own clock, so that `exp` only bounds the cache.
         let expiry = claims.moment("exp").map_err(|()| Lack::BadToken("the token is malformed"))?;
         let expiry = expiry.map_or(u64::MAX, |expiry| expiry.saturating_add(LEEWAY_SECONDS));
         let verdict = Arc::new(self.passing.judge(claims));

@@ -94,7 +94,7 @@ fn a_revoked_token_passes_no_longer_than_the_cache_time() {
 }
 
 #[test]
-fn the_server_decides_by_its_own_clock_and_the_expiry_bounds_the_cache() {
+fn the_provider_decides_by_its_own_clock_and_the_expiry_bounds_the_cache() {
     let chain = with(json!({ "cache_time": "1h" }));
     for times in [json!({ "iat": NOW + 5 }), json!({ "nbf": NOW + 5 }), json!({ "exp": NOW - 1_000 })] {
         let token = times.to_string().replace(' ', "");
