@@ -223,6 +223,20 @@ pub(crate) const ALL: &[Cell] = &[
     compressed("gzip2-json-100k", "100 kB of JSON, gzip at level 2 (nginx 3), 50 connections", "/json/100k", "gzip", 2),
     compressed("gzip2-html-100k", "100 kB of HTML, gzip at level 2 (nginx 3), 50 connections", "/html/100k", "gzip", 2),
     compressed(
+        "gzip3-json-100k",
+        "100 kB of JSON, gzip at level 3: 3 % above Traefik's size, 50 connections",
+        "/json/100k",
+        "gzip",
+        3,
+    ),
+    compressed(
+        "gzip3-html-100k",
+        "100 kB of HTML, gzip at level 3: 3 % above Traefik's size, 50 connections",
+        "/html/100k",
+        "gzip",
+        3,
+    ),
+    compressed(
         "gzip4-json-100k",
         "100 kB of JSON, gzip at level 4: Traefik's size, 50 connections",
         "/json/100k",
