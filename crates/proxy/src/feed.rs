@@ -12,8 +12,8 @@ use plan::filter::{Mirror, Tap};
 
 use crate::registry::Registration;
 
-/// Memory that an empty queue keeps.
-const EMPTY_BYTES_MAX: usize = 64 << 10;
+/// Memory that a queue keeps however little it holds; a larger one is cut down when three quarters of it are unused.
+const KEPT_BYTES: usize = 64 << 10;
 
 /// What is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +61,9 @@ impl Feed {
         let mut queue = self.queue.borrow_mut();
         let count = queue.read(room)?;
         self.mirror.give_room(count as u64);
-        if queue.is_empty() && queue.capacity() > EMPTY_BYTES_MAX {
-            *queue = VecDeque::new();
+        if queue.capacity() > KEPT_BYTES && queue.len() < queue.capacity() / 4 {
+            let kept = (queue.len() * 2).max(KEPT_BYTES);
+            queue.shrink_to(kept);
         }
         Poll::Ready(Ok(count))
     }

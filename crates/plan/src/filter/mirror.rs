@@ -177,7 +177,7 @@ pub enum MirrorEnd {
     Failed,
 }
 
-/// A request is to be copied like this, if the bounds allow it, once it is on its way to an endpoint.
+/// A request is to be copied like this, if the bounds allow it, when its cluster is known.
 pub struct Mirror {
     /// Where the copy goes.
     pub cluster: CalledCluster,

@@ -53,7 +53,7 @@ pub struct Notes {
     pub body_max: Option<u64>,
     /// Values of `set-cookie` that go with the response, each from the filter that seals it.
     pub cookies: Vec<String>,
-    /// Copies that are sent with the request, once it is sent.
+    /// Copies that are sent with the request, once its cluster is known.
     pub mirrors: Vec<Arc<Mirror>>,
     user: Vec<u8>,
     has_user: bool,
