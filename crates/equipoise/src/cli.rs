@@ -252,6 +252,8 @@ impl Config {
       Asks the running program: current health, requests in flight and round-robin turns.
   equipoise explain -c site.yaml tcp://127.0.0.1:5432
       A connection to a TCP listener.
+  equipoise explain -c site.yaml 'tcp://api.example.com:8443?alpn=h2,http/1.1'
+      A TLS connection that names this host and offers these protocols.
 
 Nothing is sent anywhere, and no counter moves. Exits with 1 when the question cannot be answered.")]
 pub(crate) struct Explain {

@@ -266,7 +266,7 @@ fn tls_is_passed_on_by_the_application_protocol_that_its_client_offers() {
             .lines()
             .any(|line| line.contains("cluster") && line.contains("grpc"))
     };
-    assert!(told("tcp://shop.example?alpn=h2") && !told("tcp://shop.example?alpn=http/1.1"));
+    assert!(told("tcp://shop.example?alpn=http/1.1,h2") && !told("tcp://shop.example?alpn=http/1.1"));
 }
 
 #[test]

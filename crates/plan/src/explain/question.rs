@@ -15,7 +15,7 @@ const FIELDS_MAX: usize = 100;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// `GET https://host/path`, a URL alone, or `tcp://host:port` for a listener that passes connections on, with application protocols as
-    /// `tcp://host:port?alpn=h2&alpn=http/1.1`.
+    /// `tcp://host:port?alpn=h2,http/1.1`.
     pub request: String,
     /// Header fields, by name and value.
     pub fields: Vec<(String, String)>,
@@ -103,6 +103,13 @@ impl Question {
         if target.len() > TARGET_BYTES_MAX {
             return Err(format!("the path is longer than {TARGET_BYTES_MAX} bytes, which no listener accepts"));
         }
+        let is_asked = |pair: &str| pair.is_empty() || pair.starts_with("alpn=");
+        let query = target.split_once('?').filter(|_| is_tcp).map_or("", |(_, query)| query);
+        if let Some(pair) = query.split('&').find(|pair| !is_asked(pair)) {
+            return Err(format!(
+                "`{pair}` is nothing that a connection has; there is `alpn`, such as ?alpn=h2,http/1.1"
+            ));
+        }
         Ok(Parsed { method, scheme, is_tcp, authority, port, target, question: self })
     }
 }
@@ -128,7 +135,8 @@ impl Parsed<'_> {
     /// Returns the application protocols that the client of a TLS connection offers.
     pub(super) fn alpn(&self) -> impl Iterator<Item = &[u8]> + Clone {
         let query = self.target.split_once('?').filter(|_| self.is_tcp).map_or("", |(_, query)| query);
-        query.split('&').filter_map(|pair| pair.strip_prefix("alpn=")).map(str::as_bytes)
+        let lists = query.split('&').filter_map(|pair| pair.strip_prefix("alpn="));
+        lists.flat_map(|list| list.split(',')).filter(|name| !name.is_empty()).map(str::as_bytes)
     }
 
     /// Returns the listener that takes such a request: by name, else by scheme and port, else by scheme.
