@@ -79,7 +79,7 @@ fn a_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing() {
     assert_eq!(tier(&product, "a.example"), "-");
     swap("c.example tin\nd.example x\nc.example lead\n");
     let told = "`tiers.map`, line 3: the key is that of line 1, with another value";
-    eventually("it is told of", || product.stderr().contains(told));
+    eventually("the log names it", || product.stderr().contains(told));
     assert_eq!(tier(&product, "c.example"), "bronze");
     swap("c.example copper\n");
     eventually("a good one is taken again", || tier(&product, "c.example") == "copper");

@@ -19,7 +19,7 @@ fn setup(origin: &Origin, shadow: std::net::SocketAddr, more: &str) -> Setup {
         .cluster_more(format!("shadow: {{ endpoints: [\"{shadow}\"] }}"))
 }
 
-fn events(product: &Product, counts: [(&str, f64); 4]) {
+fn events<const N: usize>(product: &Product, counts: [(&str, f64); N]) {
     for (event, count) in counts {
         let labels = ["route=\"main\"", "filter=\"mirror\"", &format!("event=\"{event}\"")];
         product.expect_metric("equipoise_filter_events_total", &labels, count);
@@ -203,6 +203,18 @@ fn what_is_answered_here_is_not_copied_and_explain_names_the_cluster() {
     product.reload_unchanged();
     assert_eq!(product.get("/").status(), 200);
     events(&product, [("sent", 2.0), ("skipped", 0.0), ("dropped", 0.0), ("failed", 0.0)]);
+}
+
+#[test]
+fn a_body_of_unknown_length_is_not_copied_beyond_its_bound() {
+    let (origin, shadow) = (Origin::saying("in"), Origin::saying("copy"));
+    let product = setup(&origin, shadow.address(), "body_max: 10").start();
+    let mut peer = product.connect();
+    let chunked = "PUT / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(peer.ask(format!("{chunked}a\r\n0123456789\r\n0\r\n\r\n")).text(), "in");
+    events(&product, [("sent", 1.0), ("dropped", 0.0)]);
+    assert_eq!(peer.ask(format!("{chunked}b\r\n0123456789a\r\n0\r\n\r\n")).text(), "in");
+    events(&product, [("dropped", 1.0)]);
 }
 
 #[test]

@@ -389,15 +389,16 @@ impl Resolver<'_> {
         if protocols.is_empty() {
             self.report(at, "`protocols` is empty", Some("name one, such as `h2`".to_owned()));
         }
-        for protocol in protocols.iter().filter(|protocol| !(1..=255).contains(&protocol.len())) {
-            let message = format!("`{protocol}` is no application protocol: these have 1 to 255 bytes (RFC 7301)");
-            self.report(&format!("{at}/protocols"), message, None);
+        for (index, protocol) in protocols.iter().enumerate().filter(|(_, name)| !(1..=255).contains(&name.len())) {
+            let message =
+                format!("an application protocol has 1 to 255 bytes (RFC 7301), and this one {}", protocol.len());
+            self.report(&written.protocols.path(&format!("{at}/protocols"), index), message, None);
         }
         let mut names = Vec::new();
-        for name in written.names.as_slice() {
+        for (index, name) in written.names.as_slice().iter().enumerate() {
             match name.parse::<HostPattern>() {
                 Ok(pattern) => names.push(pattern),
-                Err(message) => self.report(&format!("{at}/names"), message, None),
+                Err(message) => self.report(&written.names.path(&format!("{at}/names"), index), message, None),
             }
         }
         AlpnRule { protocols: protocols.to_vec(), names, cluster: written.cluster.as_str().into() }

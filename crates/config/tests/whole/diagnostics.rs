@@ -90,6 +90,35 @@ clusters: { c: { endpoints: ['127.0.0.1:9'] } }
 }
 
 #[test]
+fn mistakes_in_application_protocols_of_a_listener_are_named() {
+    let told = about(&format!(
+        "listeners:
+  a:
+    bind: '127.0.0.1:1'
+    protocol: tcp
+    sni:
+      alpn:
+        - {{ protocols: [], cluster: c }}
+        - {{ protocols: [h2, ''], cluster: c }}
+        - {{ protocols: '{}', cluster: c }}
+        - {{ protocols: h2, names: '*.*.b', cluster: c }}
+        - {{ protocols: h2, cluster: d }}
+clusters: {{ c: {{ endpoints: ['127.0.0.1:9'] }} }}
+",
+        "x".repeat(256)
+    ));
+    let said = |line: u32, words: &str| {
+        assert!(told.iter().any(|one| one.starts_with(&format!("{line}: ")) && one.contains(words)), "{line} {told:?}");
+    };
+    said(8, "`protocols` is empty");
+    said(9, "and this one 0");
+    said(10, "and this one 256");
+    said(11, "*.*.b");
+    said(12, "`d`");
+    assert_eq!(told.len(), 5, "{told:?}");
+}
+
+#[test]
 fn two_cannot_listen_at_the_same_address() {
     let told = about(
         "listeners:

@@ -313,6 +313,10 @@ fn a_question_that_cannot_be_understood_is_an_error_that_says_what_is_wrong() {
         "`a.example/x` has no scheme: write `http://a.example/x` or `https://a.example/x`"
     );
     assert_eq!(error("ftp://a/"), "the scheme `ftp` is none of http, https, ws, wss and tcp");
+    assert_eq!(
+        error("tcp://a:1?apln=h2"),
+        "`apln=h2` is nothing that a connection has; there is `alpn`, such as ?alpn=h2,http/1.1"
+    );
     assert_eq!(error("http:///x"), "`` is not a host with or without a port");
     assert_eq!(error("http://a:x/"), "`x` in `a:x` is not a port from 0 to 65535");
     assert_eq!(error("http://a/\u{e9}"), "the path holds the byte 0xc3, which a URL writes as %C3");

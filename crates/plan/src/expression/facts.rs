@@ -72,7 +72,7 @@ pub(super) fn names<'a>(fact: TextFact, of: &Subject<'a>) -> Option<&'a [String]
     }
 }
 
-/// Returns whether a text has a value. A query that is missing is told from an empty one.
+/// Returns whether a text has a value. A missing query differs from an empty one.
 pub(super) fn has_text(fact: TextFact, of: &Subject<'_>) -> bool {
     match fact {
         TextFact::Uri => of.request.is_some(),

@@ -12,6 +12,7 @@ use self::question::Question;
 use self::verdict::{Allowed, Verdict};
 use super::field_changes::LeftChanges;
 use super::fields::changeable_name;
+use super::forward_auth;
 use super::grpc_call::GrpcMethod;
 use super::guarded::Guarded;
 use super::settings::{DurationText, Ordered, Settings, SizeText};
@@ -104,7 +105,7 @@ impl Settings for ExtAuthz {
                 Issue::at("failure_status", format!("{failure_status} is not an error")).suggest("use 400 to 599")
             );
         }
-        let body_max = self.body_max.map(|SizeText(size)| body_max(size)).transpose()?;
+        let body_max = self.body_max.map(|SizeText(size)| forward_auth::body_max(size)).transpose()?;
         if self.body_as_bytes && body_max.is_none() {
             return Err(Issue::at("body_as_bytes", "no body is sent").suggest("add `body_max`, or leave it out"));
         }
@@ -137,14 +138,6 @@ impl Settings for ExtAuthz {
             ..Steps::of_request(step)
         })
     }
-}
-
-fn body_max(size: u64) -> Result<u32, Issue> {
-    let max = u32::try_from(size).ok().filter(|max| (1..=Need::BODY_BYTES_MAX).contains(max));
-    max.ok_or_else(|| {
-        let issue = Issue::at("body_max", format!("{size} bytes are not between 1 byte and 16MiB"));
-        issue.suggest("write a size such as 64KiB, or leave `body_max` out")
-    })
 }
 
 fn names(key: &str, list: &[String]) -> Result<Vec<FieldName>, Issue> {

@@ -131,7 +131,8 @@ impl Settings for ForwardAuth {
     }
 }
 
-fn body_max(size: u64) -> Result<u32, Issue> {
+/// Returns the longest body that an authorization service may be sent, in bytes.
+pub(super) fn body_max(size: u64) -> Result<u32, Issue> {
     let max = u32::try_from(size).ok().filter(|max| (1..=Need::BODY_BYTES_MAX).contains(max));
     max.ok_or_else(|| {
         let issue = Issue::at("body_max", format!("{size} bytes are not between 1 byte and 16MiB"));

@@ -48,7 +48,7 @@ pub(super) struct Link {
     is_spent: Cell<bool>,
     /// The connection has answered a question.
     has_answered: Cell<bool>,
-    /// What was told last of failures, with the kind of error. The first answer of a connection ends it.
+    /// The failure that was logged last. The first answer of a connection ends it.
     told: RefCell<Option<Told>>,
     asked_at: Cell<Instant>,
     waker: RefCell<Option<Waker>>,
