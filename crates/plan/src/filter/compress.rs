@@ -3,8 +3,10 @@
 mod accept;
 mod coders;
 mod engine;
+mod gzip;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use model::{Issue, RequestHead, ResponseHead};
 use schemars::JsonSchema;
@@ -43,7 +45,8 @@ earlier filters have left in the request: one that removes it turns compression 
 
 Higher levels cost more time, and with brotli much more memory. While a response is in progress, its encoder holds up to 0.4 MiB (gzip),
 2 MiB (zstd to level 4: 3.3, to level 19: 4) or 1.1 MiB (brotli to level 3; level 4: 1.8, 6: 4, 9: 35, 11: 14). Each worker keeps up to four
-gzip and four zstd encoders for reuse.
+gzip and four zstd encoders for reuse. With gzip, a body of up to 128 KiB whose length is known is collected and compressed at its end, which
+takes a fifth less time; it holds no more memory than its length.
 
 If a page contains a secret and repeats part of the request, the secret can be guessed from the compressed length (BREACH). Exclude such
 pages with `when`, or mask the secret in the application.

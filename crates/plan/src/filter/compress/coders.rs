@@ -11,6 +11,7 @@ use model::{FieldName, Fields};
 
 use super::super::{BadBody, Coded, Coder, Turning};
 use super::engine::{Algorithm, Engine, ROOM_MIN};
+use super::whole::WholeGzip;
 
 #[cfg(test)]
 mod tests;
@@ -81,7 +82,9 @@ pub(super) struct BodyCoder {
 impl BodyCoder {
     /// Begins with a body of this length, if it is known. Fields of `digests` do not pass as trailers. `None` if there is no memory.
     pub(super) fn new(kind: Kind, length: Option<u64>, digests: &Arc<[FieldName]>) -> Option<Self> {
-        let mut engine = take(kind).or_else(|| Engine::new(kind.algorithm, kind.level))?;
+        let is_gzip = kind.algorithm == Algorithm::Gzip;
+        let whole = is_gzip.then(|| WholeGzip::new(kind.level, length)).flatten().map(Engine::WholeGzip);
+        let mut engine = whole.or_else(|| take(kind)).or_else(|| Engine::new(kind.algorithm, kind.level))?;
         if !engine.begin(length) {
             return None;
         }
@@ -153,7 +156,7 @@ impl Coder for BodyCoder {
 
 impl Drop for BodyCoder {
     fn drop(&mut self) {
-        if let Some(engine) = self.engine.take().filter(|_| self.kind.algorithm.is_reusable()) {
+        if let Some(engine) = self.engine.take().filter(Engine::is_reusable) {
             keep(self.kind, engine);
         }
     }

@@ -5,16 +5,16 @@
 
 use brotlic::encode::BrotliOperation;
 use brotlic::{BrotliEncoder, BrotliEncoderOptions, Quality, WindowSize};
-use flate2::{Compress, Compression, FlushCompress, Status};
+use flate2::Compress;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::super::{BadBody, Coded, Turning};
-
-/// Room that every call of an engine gets. With six bytes or fewer zlib would write empty blocks without end when it is flushed.
-pub(super) const ROOM_MIN: usize = 64;
+use super::gzip;
+pub(super) use super::gzip::ROOM_MIN;
+use super::whole::WholeGzip;
 
 const BROTLI_WINDOW_BITS: u8 = 18;
 /// Beyond this, brotli chooses tables of several MiB.
@@ -46,16 +46,13 @@ impl Algorithm {
             Self::Gzip => "gzip",
         }
     }
-
-    /// Whether an engine can be used for one body after the other. Brotli's has no way back to its beginning.
-    pub(super) fn is_reusable(self) -> bool {
-        self != Self::Br
-    }
 }
 
 /// What codes one body.
 pub(super) enum Engine {
     Gzip(Compress),
+    /// Made for each body.
+    WholeGzip(WholeGzip),
     Zstd(CCtx<'static>),
     /// Made for each body, at this level.
     Br(u8, Option<BrotliEncoder>),
@@ -65,7 +62,7 @@ impl Engine {
     /// A new one; `None` if there is no memory for it.
     pub(super) fn new(algorithm: Algorithm, level: u8) -> Option<Self> {
         match algorithm {
-            Algorithm::Gzip => Some(Self::Gzip(Compress::new_gzip(Compression::new(level.into()), 15))),
+            Algorithm::Gzip => Some(Self::Gzip(gzip::encoder(level))),
             Algorithm::Zstd => zstd(level).map(Self::Zstd),
             Algorithm::Br => Some(Self::Br(level, None)),
         }
@@ -75,6 +72,7 @@ impl Engine {
     pub(super) fn begin(&mut self, length: Option<u64>) -> bool {
         match self {
             Self::Gzip(state) => state.reset(),
+            Self::WholeGzip(_) => {}
             Self::Zstd(state) => {
                 // The length makes the tables fit a small body. A body that breaks its promise is an error of `code`.
                 return state.reset(ResetDirective::SessionOnly).is_ok() && state.set_pledged_src_size(length).is_ok();
@@ -87,34 +85,22 @@ impl Engine {
         true
     }
 
+    /// Whether it can be used for one body after the other. Brotli's has no way back to its beginning.
+    pub(super) fn is_reusable(&self) -> bool {
+        matches!(self, Self::Gzip(_) | Self::Zstd(_))
+    }
+
     /// As [`super::super::Coder::code`], with room for at least [`ROOM_MIN`] bytes. After an end it is not called again.
     pub(super) fn code(&mut self, input: &[u8], room: &mut [u8], turning: Turning) -> Result<Coded, BadBody> {
         match self {
-            Self::Gzip(state) => gzip_code(state, input, room, turning),
+            Self::Gzip(state) => gzip::code(state, input, room, turning),
+            Self::WholeGzip(state) => state.code(input, room, turning),
             Self::Zstd(state) => zstd_code(state, input, room, turning),
             Self::Br(_, Some(state)) => brotli_code(state, input, room, turning),
             // It was not begun.
             Self::Br(_, None) => Err(BadBody::Malformed),
         }
     }
-}
-
-fn gzip_code(state: &mut Compress, input: &[u8], room: &mut [u8], turning: Turning) -> Result<Coded, BadBody> {
-    let flush = match turning {
-        Turning::More => FlushCompress::None,
-        Turning::Flush => FlushCompress::Sync,
-        Turning::End => FlushCompress::Finish,
-    };
-    let before = (state.total_in(), state.total_out());
-    let status = state.compress(input, room, flush).map_err(|_| BadBody::Malformed)?;
-    let (read, written) = ((state.total_in() - before.0) as usize, (state.total_out() - before.1) as usize);
-    let is_done = match turning {
-        Turning::More => false,
-        // Only room that is left says that all is out.
-        Turning::Flush => read == input.len() && written < room.len(),
-        Turning::End => status == Status::StreamEnd,
-    };
-    Ok(Coded { read, written, is_done })
 }
 
 fn zstd(level: u8) -> Option<CCtx<'static>> {

@@ -164,7 +164,8 @@ fn a_worker_keeps_few_engines_and_they_begin_anew() {
         }
         drop(all);
         assert_eq!(count(kind), kept);
-        let mut next = coder(kind, Some(5));
+        // gzip of a known length is not streamed.
+        let mut next = coder(kind, (algorithm != Algorithm::Gzip).then_some(5));
         let out = feed(&mut next, b"hello", Turning::End, &mut std::iter::repeat(100));
         assert_eq!(decoded(algorithm, &out), b"hello");
         assert_eq!(count(kind), kept.max(1) - 1);
@@ -186,6 +187,63 @@ fn a_body_that_is_not_as_long_as_it_said_is_bad_or_whole() {
                 Err(_) => assert_eq!(algorithm, Algorithm::Zstd),
             }
         }
+    }
+}
+
+/// Lines with words and numbers, as logs have them.
+fn lines(length: usize) -> Vec<u8> {
+    let words = ["request", "response", "cluster", "endpoint", "listener", "took", "from", "to", "failed"];
+    let line = |number: usize| {
+        format!("{} {} {} {}\n", words[number % 9], number * 7_919, words[number * number % 7], number % 83)
+    };
+    let mut lines = (0..).map(line).take(length / 10).collect::<String>().into_bytes();
+    lines.truncate(length);
+    lines
+}
+
+#[test]
+fn gzip_of_a_short_body_of_known_length_is_about_as_small_as_streamed() {
+    for length in [1_000, 10_000, 100_000, 128 << 10] {
+        let body = lines(length);
+        for level in 2..=9 {
+            let kind = Kind { algorithm: Algorithm::Gzip, level };
+            let [whole, streamed] = [Some(length as u64), None].map(|said| {
+                let mut coder = coder(kind, said);
+                let mut rooms = std::iter::repeat(16 << 10);
+                let mut out = Vec::new();
+                for piece in body.chunks(16 << 10) {
+                    out.extend(feed(&mut coder, piece, Turning::More, &mut rooms));
+                }
+                out.extend(feed(&mut coder, b"", Turning::End, &mut rooms));
+                assert_eq!(decoded(Algorithm::Gzip, &out), body);
+                out.len()
+            });
+            assert!(whole <= streamed + streamed / 30, "{length} at {level}: {whole} and {streamed}");
+        }
+    }
+}
+
+#[test]
+fn gzip_collects_short_bodies_of_known_length_only() {
+    let is_whole = |level, length| {
+        matches!(coder(Kind { algorithm: Algorithm::Gzip, level }, length).engine, Some(Engine::WholeGzip(_)))
+    };
+    assert!(is_whole(2, Some(0)) && is_whole(9, Some(128 << 10)));
+    assert!(!is_whole(5, None) && !is_whole(5, Some((128 << 10) + 1)) && !is_whole(1, Some(1_000)));
+}
+
+#[test]
+fn gzip_of_a_body_that_is_flushed_or_too_long_after_all_is_streamed() {
+    let body = lines(90_000);
+    for room in [64, 65, 1_000, 20_000] {
+        let mut coder = coder(Kind { algorithm: Algorithm::Gzip, level: 5 }, Some(60_000));
+        let mut rooms = std::iter::repeat(room);
+        assert!(feed(&mut coder, &body[..50_000], Turning::More, &mut rooms).is_empty(), "it is collected");
+        let mut out = feed(&mut coder, &body[50_000..55_000], Turning::Flush, &mut rooms);
+        assert_eq!(decoded(Algorithm::Gzip, &out), &body[..55_000]);
+        out.extend(feed(&mut coder, &body[55_000..], Turning::End, &mut rooms));
+        assert_eq!(decoded(Algorithm::Gzip, &out), body);
+        assert!(is_whole(Algorithm::Gzip, &out));
     }
 }
 
