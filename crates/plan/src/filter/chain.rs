@@ -13,6 +13,7 @@ use super::{
     ResponseBodyStep, ResponseStep, ResponseView, Stage, Turn, compile_one,
 };
 use crate::jose::KeySource;
+use crate::limit::{LimitName, LimitState};
 use crate::map::{MapPlan, Maps};
 use crate::table::Table;
 
@@ -117,6 +118,11 @@ impl Chain {
     /// The sources of keys that its filters verify tokens with.
     pub fn key_sources(&self) -> impl Iterator<Item = Arc<KeySource>> {
         self.holdings.kept.iter().filter_map(Kept::state)
+    }
+
+    /// The state of its limits, of this route.
+    pub(crate) fn limits(&self, of: &str) -> impl Iterator<Item = (LimitName, LimitState)> {
+        self.holdings.kept.iter().filter_map(move |kept| kept.limit(of))
     }
 
     /// For compiling its filters once more, with the very state that they keep.

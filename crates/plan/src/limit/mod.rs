@@ -3,6 +3,7 @@
 //! State is shared by all workers, exact, and bounded: [`Rates`] is a table of fixed size, and [`InFlight`] has an entry for each key
 //! that holds a place.
 
+mod handed;
 mod in_flight;
 mod key;
 mod network;
@@ -10,6 +11,7 @@ mod per_address;
 mod rate;
 mod rates;
 
+pub use handed::{Handed, LimitName, LimitState};
 pub use in_flight::InFlight;
 pub use key::Key;
 pub use network::Network;
