@@ -12,6 +12,7 @@ use model::persistence::SessionPick;
 use model::proxy_protocol::{SendProxy, Tlvs};
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
 use model::{Fault, PickReason};
+use plan::filter::{Extent, Stage, pace_of_connection};
 use plan::retry::is_for_backup;
 use plan::{Ask, ClusterPlan, LastResort, Lease, ListenerTarget, Pass, Seen, Subset};
 use telemetry::{EndpointShard, Kind, Phases, Record, WorkerSeries};
@@ -21,7 +22,7 @@ use crate::admission::{Admission, Admitted, Aim, Entrant, Gate, Place};
 use crate::connection::Connection;
 use crate::persistence::{keep_session_of_client, seed, session_of_client};
 use crate::random::RequestId;
-use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
+use crate::relay::{Pump, Side, Stages, Tunnel, TunnelEnd};
 use crate::retry::is_refusal;
 use crate::upstream::UpstreamConnection;
 use crate::upstream::connect::{Target, connect};
@@ -79,21 +80,30 @@ pub(crate) async fn serve(worker: &Rc<Worker>, connection: &mut Connection) {
     stream.record(outcome.err());
 }
 
+/// What holds one direction to so many bytes per second.
+fn paced(rate: Option<u64>) -> Option<Box<Stages>> {
+    let pace = Stage::Pace(pace_of_connection(rate?, Instant::now()));
+    // Whatever is sent is wanted at once.
+    Stages::new(vec![pace], Extent::Unknown, true)
+}
+
 impl<'p> Stream<'p> {
     async fn proceed(&mut self, settings: &TcpListener) -> Result<(), Fault> {
         let cluster = self.choose_cluster(settings).await?;
         let local = self.plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
         self.cluster = Some(local);
         let (mut upstream, _lease) = self.reach(local).await?;
-        let mut up = Pump::tunnel();
+        let (mut up, mut down) = (Pump::tunnel(), Pump::tunnel());
+        up.pass(paced(settings.bandwidth.upload));
+        down.pass(paced(settings.bandwidth.download));
         if let Some(early) = self.connection.received.take() {
             up.begin(b"", early, &self.worker.buffers).map_err(|_| Fault::NoServerName)?;
         }
-        let mut tunnel = Tunnel::new(up, Pump::tunnel());
+        let mut tunnel = Tunnel::new(up, down);
         let timing = (&mut self.connection.watch, settings.idle_timeout);
         let end = tunnel.run(&mut self.connection.io, &mut upstream.io, &self.worker.buffers, timing).await;
         self.received_bytes = tunnel.up.moved_bytes();
-        self.sent_bytes = tunnel.down.moved_bytes();
+        self.sent_bytes = tunnel.down.sent_bytes();
         if matches!(end, TunnelEnd::Broken(_)) {
             // An end in good order would make what was cut short look whole.
             self.connection.io.reset_on_close();

@@ -216,6 +216,20 @@ impl Chain {
         (stages, extent)
     }
 
+    /// Begins with a tunnel: what holds the bytes to the endpoint to their rates, and those to the client.
+    #[cold]
+    pub fn pace_tunnel(
+        &self,
+        head: &ResponseHead,
+        view: &ResponseView<'_>,
+        turn: &mut Turn<'_>,
+    ) -> (Vec<Stage>, Vec<Stage>) {
+        let up = self.request_bodies.iter().filter_map(|step| step.pace_tunnel(view.request, turn));
+        let up = up.map(Stage::Pace).collect();
+        let down = self.response_bodies.iter().filter_map(|step| step.pace_tunnel(head, view, turn));
+        (up, down.map(Stage::Pace).collect())
+    }
+
     /// Whether there is a step for the bodies of responses.
     #[inline]
     pub fn has_response_bodies(&self) -> bool {

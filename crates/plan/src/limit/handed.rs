@@ -1,9 +1,4 @@
-//! What is known of the keys of a limit, for the process that follows, and which limit it belongs to.
-
-use std::sync::Arc;
-use std::time::Instant;
-
-use super::{InFlight, Rates};
+//! What is known of the keys of a limit, for the process that follows.
 
 /// Entries of a limit. Keys are known by their hashes, so the key of the hash goes with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,44 +7,4 @@ pub struct Handed {
     pub hash_key: [u64; 2],
     /// Hash of a key, and how many nanoseconds it is ahead or how many places it holds.
     pub entries: Vec<[u64; 2]>,
-}
-
-/// Which limit of a plan this is. Two limits of a list of filters may have the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LimitName {
-    /// The route or listener, such as `routes/main`.
-    pub of: String,
-    /// The filter, or the setting of the listener.
-    pub filter: &'static str,
-    /// What is counted, and what else decides where an entry lies.
-    pub key: String,
-    /// Hash of the settings of the filter, the same in every version.
-    pub settings: u64,
-}
-
-/// The state of a limit, which plans share.
-#[derive(Clone)]
-pub enum LimitState {
-    /// How often.
-    Rates(Arc<Rates>),
-    /// How many at once.
-    InFlight(Arc<InFlight>),
-}
-
-impl LimitState {
-    /// Returns `rates` or `places`.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Rates(_) => "rates",
-            Self::InFlight(_) => "places",
-        }
-    }
-
-    /// Takes over what the process before has counted; see [`Rates::inherit`] and [`InFlight::inherit`].
-    pub fn inherit(&self, handed: &Handed, now: Instant) {
-        match self {
-            Self::Rates(rates) => rates.inherit(handed, now),
-            Self::InFlight(places) => places.inherit(handed),
-        }
-    }
 }

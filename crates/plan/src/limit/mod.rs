@@ -10,11 +10,13 @@ mod network;
 mod per_address;
 mod rate;
 mod rates;
+mod state;
 
-pub use handed::{Handed, LimitName, LimitState};
+pub use handed::Handed;
 pub use in_flight::InFlight;
 pub use key::Key;
 pub use network::Network;
 pub use per_address::{Beyond, OpenPlace, PerAddress};
 pub use rate::{Limit, Verdict};
 pub use rates::Rates;
+pub use state::{LimitName, LimitState};

@@ -116,7 +116,7 @@ impl Store {
         tokio::task::spawn_local(async move {
             let (found, Some(store)) = (found.await.ok(), store.upgrade()) else { return };
             let map = found.map(|slots| Map { slots, said_by: link.address() });
-            // One that has no map any more is asked as one server again.
+            // A store that has no map any more is no cluster now.
             if map.is_some() || link.is_up() {
                 *store.map.borrow_mut() = map;
             }
