@@ -4,7 +4,7 @@
 //! of each the hash of its key, and how many nanoseconds it is ahead or how many places it holds, in eight bytes each. The key of the hash
 //! goes with them. Places are told again and again while the process before drains, because it still holds them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use plan::Plan;
@@ -74,7 +74,7 @@ fn told_limit((name, state): &(LimitName, LimitState), handed: &Handed) -> Value
         "of": name.of,
         "filter": name.filter,
         "key": name.key,
-        "settings": format!("{:016x}", name.settings),
+        "settings": settings_of(name),
         "kind": state.kind(),
         "hash_key": write_hash_key(&handed.hash_key),
         "entries": to_hex(entries.as_flattened()),
@@ -84,27 +84,36 @@ fn told_limit((name, state): &(LimitName, LimitState), handed: &Handed) -> Value
 /// Takes over what [`of_rates`] or [`of_places`] told. A limit takes that of one with equal settings, or else the first that belongs to no
 /// limit of the plan.
 pub fn inherit_limits(plan: &Plan, told: &Value, now: Instant) {
-    let Some(all) = told.as_array() else { return };
+    let Some(all) = told.as_array().filter(|all| !all.is_empty()) else { return };
     let limits = plan.limits();
-    let is_same = |(name, state): &(LimitName, LimitState), one: &Value| {
-        one["of"] == name.of.as_str()
-            && one["filter"] == name.filter
-            && one["key"] == name.key.as_str()
-            && one["kind"] == state.kind()
-    };
-    let has_settings =
-        |(name, _): &(LimitName, LimitState), one: &Value| one["settings"] == format!("{:016x}", name.settings);
-    let mut taken = HashSet::new();
+    let mut told_as: HashMap<Place<'_>, Vec<&Value>> = HashMap::new();
+    for one in all {
+        let text = |name: &str| one[name].as_str().unwrap_or_default();
+        told_as.entry((text("of"), text("filter"), text("key"), text("kind"))).or_default().push(one);
+    }
+    let own: HashSet<(Place<'_>, String)> =
+        limits.iter().map(|limit| (place_of(limit), settings_of(&limit.0))).collect();
     for limit in &limits {
-        let free = || all.iter().enumerate().filter(|(place, one)| is_same(limit, one) && !taken.contains(place));
-        let equal = free().find(|(_, one)| has_settings(limit, one));
-        let is_orphan = |one: &Value| !limits.iter().any(|other| is_same(other, one) && has_settings(other, one));
-        let Some((place, one)) = equal.or_else(|| free().find(|(_, one)| is_orphan(one))) else { continue };
-        taken.insert(place);
-        if let Some(handed) = read(one) {
+        let (at, settings) = (place_of(limit), settings_of(&limit.0));
+        let Some(free) = told_as.get_mut(&at) else { continue };
+        let is_orphan = |one: &&Value| !own.contains(&(at, one["settings"].as_str().unwrap_or_default().to_owned()));
+        let equal = free.iter().position(|one| one["settings"] == settings.as_str());
+        let Some(found) = equal.or_else(|| free.iter().position(is_orphan)) else { continue };
+        if let Some(handed) = read(free.remove(found)) {
             limit.1.inherit(&handed, now);
         }
     }
+}
+
+/// Where a limit is: route or listener, filter, key and kind.
+type Place<'a> = (&'a str, &'a str, &'a str, &'a str);
+
+fn place_of((name, state): &(LimitName, LimitState)) -> Place<'_> {
+    (&name.of, name.filter, &name.key, state.kind())
+}
+
+fn settings_of(name: &LimitName) -> String {
+    format!("{:016x}", name.settings)
 }
 
 /// Reads as many entries as are whole.
