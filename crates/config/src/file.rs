@@ -5,6 +5,7 @@
 
 mod access_log;
 mod balance;
+mod bandwidth;
 mod check;
 mod cluster;
 mod defaults;
@@ -37,6 +38,7 @@ use crate::units::Time;
 
 pub use access_log::*;
 pub use balance::*;
+pub use bandwidth::*;
 pub use check::*;
 pub use cluster::*;
 pub use defaults::*;

@@ -9,6 +9,7 @@ mod address;
 mod address_list;
 mod admin;
 mod balance;
+mod bandwidth;
 mod check;
 mod cluster;
 mod discovery;

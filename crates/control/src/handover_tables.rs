@@ -1,7 +1,8 @@
 //! Tables of counters, for the process that follows.
 //!
 //! Entries of a table are one text of hexadecimal digits, for there may be many: of each the length of its key (one byte), its key, how
-//! many milliseconds it was idle, and its values, in eight bytes each.
+//! many milliseconds it was idle, and its values, in eight bytes each. Those of longer keys are a text of their own: of each the hash of
+//! its key (eight bytes), and the same of what is kept of the key. The key of the hash goes with them.
 
 use std::time::{Duration, Instant};
 
@@ -27,14 +28,27 @@ pub fn of_tables(plan: &Plan, now: Instant, since: Option<Duration>) -> Value {
     for (place, table) in by_size.iter().enumerate() {
         let handed = table.hand_over(room / (by_size.len() - place), since, now);
         room -= handed.len();
-        let mut bytes = Vec::new();
+        let (mut whole, mut in_part) = (Vec::new(), Vec::new());
         for one in &handed {
+            let bytes = match one.hash {
+                None => &mut whole,
+                Some(hash) => {
+                    in_part.extend(hash.to_be_bytes());
+                    &mut in_part
+                }
+            };
             bytes.push(one.key.len() as u8);
             bytes.extend(&one.key);
             bytes.extend((one.idle.as_millis() as u64).to_be_bytes());
             one.values.iter().for_each(|value| bytes.extend(value.to_be_bytes()));
         }
-        tables.insert(table.name().to_string(), json!({ "shape": table.shape(), "entries": to_hex(&bytes) }));
+        let told = json!({
+            "shape": table.shape(),
+            "entries": to_hex(&whole),
+            "in_part": to_hex(&in_part),
+            "hash_key": table.hash_key().map(|key| write_hash_key(&key)),
+        });
+        tables.insert(table.name().to_string(), told);
     }
     tables.into()
 }
@@ -46,23 +60,44 @@ pub fn inherit_tables(plan: &Plan, told: &Value, now: Instant) {
         if told["shape"].as_str() != Some(&table.shape()) {
             continue;
         }
-        let bytes = told["entries"].as_str().and_then(from_hex).unwrap_or_default();
-        table.inherit(&read(&bytes, table), now, &mut chance);
+        let bytes = |name: &str| told[name].as_str().and_then(from_hex).unwrap_or_default();
+        let mut handed = read(&bytes("entries"), table, false);
+        handed.extend(read(&bytes("in_part"), table, true));
+        // Of two that want one place, the one that was counted last is to have it.
+        handed.sort_by_key(|one| one.idle);
+        table.inherit((&handed, read_hash_key(&told["hash_key"])), now, &mut chance);
     }
 }
 
-/// Reads as many entries as are whole.
-fn read(mut bytes: &[u8], table: &Table) -> Vec<Handed> {
+/// Writes the key of hashes.
+pub(crate) fn write_hash_key(key: &[u64; 2]) -> String {
+    to_hex(key.map(u64::to_be_bytes).as_flattened())
+}
+
+/// The reverse of [`write_hash_key`].
+pub(crate) fn read_hash_key(told: &Value) -> Option<[u64; 2]> {
+    let bytes = from_hex(told.as_str()?)?;
+    let (first, second) = bytes.split_at_checked(8)?;
+    Some([u64::from_be_bytes(first.try_into().ok()?), u64::from_be_bytes(second.try_into().ok()?)])
+}
+
+/// Reads as many entries as are whole, but no more than are ever handed over.
+fn read(mut bytes: &[u8], table: &Table, is_in_part: bool) -> Vec<Handed> {
     let count = table.settings().counters.len() + table.settings().rates.len();
     let mut all = Vec::new();
-    while let Some((one, rest)) = read_one(bytes, count) {
+    while let Some((one, rest)) = read_one(bytes, count, is_in_part).filter(|_| all.len() < ENTRIES_MAX) {
         all.push(one);
         bytes = rest;
     }
     all
 }
 
-fn read_one(bytes: &[u8], count: usize) -> Option<(Handed, &[u8])> {
+fn read_one(mut bytes: &[u8], count: usize, is_in_part: bool) -> Option<(Handed, &[u8])> {
+    let mut hash = None;
+    if is_in_part {
+        let (eight, rest) = bytes.split_first_chunk::<8>()?;
+        (hash, bytes) = (Some(u64::from_be_bytes(*eight)), rest);
+    }
     let (length, rest) = bytes.split_first()?;
     let (key, rest) = rest.split_at_checked(usize::from(*length))?;
     let (idle, rest) = rest.split_first_chunk::<8>()?;
@@ -70,7 +105,7 @@ fn read_one(bytes: &[u8], count: usize) -> Option<(Handed, &[u8])> {
     let (values, _) = values.as_chunks::<8>();
     let idle = Duration::from_millis(u64::from_be_bytes(*idle));
     let values = values.iter().map(|eight| u64::from_be_bytes(*eight)).collect();
-    Some((Handed { key: key.to_vec(), idle, values }, rest))
+    Some((Handed { key: key.to_vec(), hash, idle, values }, rest))
 }
 
 #[cfg(test)]
@@ -99,18 +134,23 @@ mod tests {
         let (before, after, now) = (plan(), plan(), Instant::now());
         before.tables[0].count(b"ann", &[(Counter::Requests, 7), (Counter::Errors, 2)], now, &mut || 7);
         before.tables[0].count(b"", &[(Counter::Requests, 1)], now, &mut || 7);
+        let long = [b'k'; 300];
+        before.tables[0].count(&long, &[(Counter::Requests, 9)], now, &mut || 7);
         let told = of_tables(&before, now, None);
         inherit_tables(&after, &told, now);
         let get = |key: &[u8], is_rate| {
             let counter = if is_rate { Counter::Errors } else { Counter::Requests };
             after.tables[0].get(key, Reading { counter, is_rate }, now)
         };
-        assert_eq!((get(b"ann", false), get(b"ann", true), get(b"", false)), (7, 2, 1));
-        let text = told["abuse"]["entries"].as_str().unwrap();
-        for cut in 0..text.len() {
-            let mut broken = told.clone();
-            broken["abuse"]["entries"] = text[..cut].into();
-            inherit_tables(&plan(), &broken, now);
+        assert_eq!((get(b"ann", false), get(b"ann", true), get(b"", false), get(&long, false)), (7, 2, 1, 9));
+        for part in ["entries", "in_part", "hash_key"] {
+            let text = told["abuse"][part].as_str().unwrap();
+            for cut in 0..text.len() {
+                let (mut broken, after) = (told.clone(), plan());
+                broken["abuse"][part] = text[..cut].into();
+                inherit_tables(&after, &broken, now);
+                assert!(after.tables[0].entries() < 3, "{part} {cut}");
+            }
         }
         for strange in [json!(null), json!([]), json!({ "abuse": 7 }), json!({ "abuse": { "entries": "ff" } })] {
             inherit_tables(&plan(), &strange, now);

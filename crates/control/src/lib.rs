@@ -15,6 +15,7 @@ pub mod effects;
 pub mod explain;
 mod given;
 pub mod handover;
+pub mod handover_limits;
 pub mod handover_tables;
 pub mod history;
 pub mod load;

@@ -30,6 +30,8 @@ pub enum SessionBy {
     Source(PrefixLengths, SessionTable),
     /// By a value of the request that names the endpoint itself.
     Route(SessionRoute),
+    /// By the cookie of a client of Remote Desktop, which is its user or names the endpoint itself.
+    Rdp(SessionTable),
 }
 
 /// The cookie that we set.

@@ -28,7 +28,7 @@ pub use cluster::{
     Cluster, ClusterSettings, Endpoint, EndpointsFrom, Pool, SharedPool, SharedVersion, UpstreamTimeouts,
 };
 pub use listener::{
-    ALPN_H1, ALPN_H2, ALPN_H3, AlpnRule, ClientAddress, ConnectionsPerAddress, EscapedSlashes, Forwarding,
+    ALPN_H1, ALPN_H2, ALPN_H3, AlpnRule, Bandwidth, ClientAddress, ConnectionsPerAddress, EscapedSlashes, Forwarding,
     HostMismatch, Http3, HttpListener, HttpVersions, Listener, Paths, Protocol, TcpListener, TcpTarget, UdpListener,
 };
 pub use route::{Action, ClusterChoice, Redirect, Route};

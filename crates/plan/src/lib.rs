@@ -57,4 +57,4 @@ pub use route::redirect::RedirectPlan;
 pub use route::router::Router;
 pub use route::sni::SniTable;
 pub use route::weighted::WeightedClusters;
-pub use sticky::{Moment, Persistence, Session, TableHandover};
+pub use sticky::{Moment, Persistence, RdpCookie, Session, TableHandover};

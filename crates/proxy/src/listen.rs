@@ -341,7 +341,8 @@ mod tests {
         };
         let at = listener.bind.clone();
         let datagrams = bind(&listener, (Transport::Datagram, &at), workers, true, &[]);
-        let tcp = model::snapshot::TcpListener { target: TcpTarget::Cluster(udp.cluster), idle_timeout: second };
+        let target = TcpTarget::Cluster(udp.cluster);
+        let tcp = model::snapshot::TcpListener { target, idle_timeout: second, bandwidth: <_>::default() };
         let listener = Listener { protocol: Protocol::Tcp(tcp), ..listener };
         let streams = bind(&listener, (Transport::Stream, &at), workers, true, &[]);
         drop(datagrams?);

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use model::Scheme;
 use model::persistence::SessionPick;
-use plan::{ClusterPlan, Lease, Moment, Persistence, Session, Subset, WeightedClusters};
+use plan::{ClusterPlan, Lease, Moment, Persistence, RdpCookie, Session, Subset, WeightedClusters};
+use wire::rdp::{Cookie, Request, request};
 
 use crate::exchange::Exchange;
 use crate::worker_plan::ClusterLocal;
@@ -31,6 +32,17 @@ pub(crate) fn seed() -> u64 {
 /// Returns the session of a client that only its address identifies, in a cluster that has any.
 pub(crate) fn session_of_client(cluster: &ClusterPlan, client: IpAddr, now: Instant) -> Option<Session> {
     cluster.persistence.as_deref().map(|persistence| persistence.find(None, client, moment(now), &mut seed))
+}
+
+/// Returns the session of a client of Remote Desktop that has sent this. `None`: the cluster has none, or the cookie is not whole yet.
+pub(crate) fn session_of_rdp(cluster: &ClusterPlan, received: &[u8], now: Instant) -> Option<Session> {
+    let persistence = cluster.persistence.as_deref()?;
+    let cookie = match request(received) {
+        Request::Found(Some(Cookie::User(user))) => RdpCookie::User(user),
+        Request::Found(Some(Cookie::Host(address))) => RdpCookie::Host(address.into()),
+        Request::Found(None) | Request::NotRdp | Request::NeedMore => return None,
+    };
+    Some(persistence.find_rdp(cookie, moment(now), &mut seed))
 }
 
 /// Keeps such a session at the endpoint in this place of the cluster.

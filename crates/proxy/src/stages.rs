@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use model::ResponseHead;
 use model::limits::REPLAY_BYTES_MAX;
 use plan::RoutePlan;
-use plan::filter::{BadBody, Coded, Coder, Extent, MakeStage, ResponseSource, Stage, Turning};
+use plan::filter::{BadBody, Coded, Coder, Extent, MakeStage, ResponseSource, ResponseView, Stage, Turn, Turning};
 use wire::grpc::call::WebForm;
 use wire::http1::Framing;
 
@@ -159,6 +160,21 @@ impl Exchange<'_> {
         }
         stages.insert(0, Stage::Coder(Box::new(Made { body: body.into(), written: 0 })));
         (Stages::new(stages, extent_of(behind), false), behind)
+    }
+
+    /// What holds a tunnel to its rates: the bytes to the endpoint, and those to the client.
+    #[inline]
+    pub(crate) fn stages_of_tunnel(&mut self) -> [Option<Box<Stages>>; 2] {
+        let Some(route) = self.progress.route else { return [None, None] };
+        if !route.chain.has_request_bodies() && !route.chain.has_response_bodies() {
+            return [None, None];
+        }
+        let paced = |head: &mut ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>| {
+            route.chain.pace_tunnel(head, view, turn)
+        };
+        let (up, down) = self.with_response(ResponseSource::Endpoint, paced).unwrap_or_default();
+        // Whatever is sent is wanted at once.
+        [up, down].map(|stages| Stages::new(stages, Extent::Unknown, true))
     }
 
     #[cold]

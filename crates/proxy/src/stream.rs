@@ -12,22 +12,27 @@ use model::persistence::SessionPick;
 use model::proxy_protocol::{SendProxy, Tlvs};
 use model::snapshot::{Protocol, TcpListener, TcpTarget};
 use model::{Fault, PickReason};
+use plan::filter::{Extent, Stage, pace_of_connection};
 use plan::retry::is_for_backup;
-use plan::{Ask, ClusterPlan, LastResort, Lease, ListenerTarget, Pass, Seen, Subset};
+use plan::{Ask, ClusterPlan, LastResort, Lease, ListenerTarget, Pass, Seen, Session, Subset};
 use telemetry::{EndpointShard, Kind, Phases, Record, WorkerSeries};
 use wire::client_hello::{Hello, client_hello};
+use wire::rdp::{Request, request};
 
 use crate::admission::{Admission, Admitted, Aim, Entrant, Gate, Place};
 use crate::connection::Connection;
-use crate::persistence::{keep_session_of_client, seed, session_of_client};
+use crate::persistence::{keep_session_of_client, seed, session_of_client, session_of_rdp};
 use crate::random::RequestId;
-use crate::relay::{Pump, Side, Tunnel, TunnelEnd};
+use crate::relay::{Pump, Side, Stages, Tunnel, TunnelEnd};
 use crate::retry::is_refusal;
 use crate::upstream::UpstreamConnection;
 use crate::upstream::connect::{Target, connect};
 use crate::upstream::opening::Opening;
 use crate::worker::Worker;
 use crate::worker_plan::{ClusterLocal, ListenerLocal, WorkerPlan};
+
+/// How long a client of Remote Desktop may take for its first message.
+const RDP_REQUEST: Duration = Duration::from_secs(10);
 
 /// What a ClientHello says: facts for the log, and the application protocols that it offers.
 type TlsHello = (Box<TlsFacts>, Vec<Box<[u8]>>);
@@ -79,21 +84,30 @@ pub(crate) async fn serve(worker: &Rc<Worker>, connection: &mut Connection) {
     stream.record(outcome.err());
 }
 
+/// What holds one direction to so many bytes per second.
+fn paced(rate: Option<u64>) -> Option<Box<Stages>> {
+    let pace = Stage::Pace(pace_of_connection(rate?, Instant::now()));
+    // Whatever is sent is wanted at once.
+    Stages::new(vec![pace], Extent::Unknown, true)
+}
+
 impl<'p> Stream<'p> {
     async fn proceed(&mut self, settings: &TcpListener) -> Result<(), Fault> {
         let cluster = self.choose_cluster(settings).await?;
         let local = self.plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
         self.cluster = Some(local);
         let (mut upstream, _lease) = self.reach(local).await?;
-        let mut up = Pump::tunnel();
+        let (mut up, mut down) = (Pump::tunnel(), Pump::tunnel());
+        up.pass(paced(settings.bandwidth.upload));
+        down.pass(paced(settings.bandwidth.download));
         if let Some(early) = self.connection.received.take() {
             up.begin(b"", early, &self.worker.buffers).map_err(|_| Fault::NoServerName)?;
         }
-        let mut tunnel = Tunnel::new(up, Pump::tunnel());
+        let mut tunnel = Tunnel::new(up, down);
         let timing = (&mut self.connection.watch, settings.idle_timeout);
         let end = tunnel.run(&mut self.connection.io, &mut upstream.io, &self.worker.buffers, timing).await;
         self.received_bytes = tunnel.up.moved_bytes();
-        self.sent_bytes = tunnel.down.moved_bytes();
+        self.sent_bytes = tunnel.down.sent_bytes();
         if matches!(end, TunnelEnd::Broken(_)) {
             // An end in good order would make what was cut short look whole.
             self.connection.io.reset_on_close();
@@ -125,26 +139,43 @@ impl<'p> Stream<'p> {
 
     /// Reads the ClientHello, which stays in `connection.received` to be passed on. `None`: it is not TLS.
     async fn read_hello(&mut self, timeout: Duration) -> Result<Option<TlsHello>, Fault> {
+        self.read_first(timeout, Fault::NoServerName, |bytes| match client_hello(bytes) {
+            Hello::Found { server_name, alpn } => {
+                let tls = TlsFacts { server_name, ..TlsFacts::default() };
+                Some(Ok(Some((Box::new(tls), alpn))))
+            }
+            Hello::NotTls => Some(Ok(None)),
+            Hello::NeedMore if bytes.len() > CLIENT_HELLO_BYTES_MAX => Some(Err(Fault::NoServerName)),
+            Hello::NeedMore => None,
+        })
+        .await
+    }
+
+    /// Waits for the first message of a client of Remote Desktop, which stays in `connection.received` to be passed on.
+    async fn await_rdp(&mut self) -> Result<(), Fault> {
+        self.read_first(RDP_REQUEST, Fault::ClosedInWait, |bytes| {
+            (request(bytes) != Request::NeedMore).then_some(Ok(()))
+        })
+        .await
+    }
+
+    /// Reads the first bytes until `look` knows what they are. `closed`: what it is if the client leaves before.
+    async fn read_first<T>(
+        &mut self,
+        timeout: Duration,
+        closed: Fault,
+        mut look: impl FnMut(&[u8]) -> Option<Result<T, Fault>>,
+    ) -> Result<T, Fault> {
         let connection = &mut *self.connection;
         connection.watch.set(Instant::now(), timeout);
         poll_fn(|cx| {
             loop {
-                if let Some(buffer) = &connection.received {
-                    match client_hello(buffer.data()) {
-                        Hello::Found { server_name, alpn } => {
-                            let tls = TlsFacts { server_name, ..TlsFacts::default() };
-                            return Poll::Ready(Ok(Some((Box::new(tls), alpn))));
-                        }
-                        Hello::NotTls => return Poll::Ready(Ok(None)),
-                        Hello::NeedMore if buffer.len() > CLIENT_HELLO_BYTES_MAX => {
-                            return Poll::Ready(Err(Fault::NoServerName));
-                        }
-                        Hello::NeedMore => {}
-                    }
+                if let Some(found) = connection.received.as_ref().and_then(|buffer| look(buffer.data())) {
+                    return Poll::Ready(found);
                 }
                 match connection.read_more(&self.worker.buffers, cx) {
                     Poll::Ready(Some(count)) if count > 0 => {}
-                    Poll::Ready(_) => return Poll::Ready(Err(Fault::NoServerName)),
+                    Poll::Ready(_) => return Poll::Ready(Err(closed)),
                     Poll::Pending => {
                         connection.pack_received(&self.worker.buffers);
                         let expired = connection.watch.poll(cx);
@@ -156,6 +187,16 @@ impl<'p> Stream<'p> {
         .await
     }
 
+    /// Returns what is known of the client's session, by its address or by what it says first.
+    async fn find_session(&mut self, cluster: &ClusterPlan) -> Result<Option<Session>, Fault> {
+        if !cluster.persistence.as_ref().is_some_and(|persistence| persistence.is_by_rdp()) {
+            return Ok(session_of_client(cluster, self.connection.facts.peer.ip(), Instant::now()));
+        }
+        self.await_rdp().await?;
+        let received = self.connection.received.as_ref().map_or(&[][..], |buffer| buffer.data());
+        Ok(session_of_rdp(cluster, received, Instant::now()))
+    }
+
     /// Connects to an endpoint, trying others while that fails.
     async fn reach(&mut self, local: &'p Rc<ClusterLocal>) -> Result<(UpstreamConnection, Lease), Fault> {
         // One more than the rules allow may go to a backup.
@@ -163,7 +204,7 @@ impl<'p> Stream<'p> {
         let cluster = &local.plan;
         let client = self.connection.facts.peer.ip();
         let (key, fair_key) = (cluster.key_of_client(client), cluster.fair_key_of_client(client, &mut seed));
-        let session = session_of_client(cluster, client, Instant::now());
+        let session = self.find_session(cluster).await?;
         self.session = session.and_then(|session| session.outcome(None));
         let pinned = session.and_then(|session| session.pinned());
         let admission = Admission { worker: self.worker, plan: self.plan, local };

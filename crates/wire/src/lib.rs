@@ -23,6 +23,7 @@ pub mod http2;
 pub mod http3;
 pub mod path;
 pub mod proxy_protocol;
+pub mod rdp;
 pub mod resp;
 pub mod subject;
 

@@ -1,5 +1,6 @@
 //! RESP2, the protocol of Redis and Valkey (<https://redis.io/docs/latest/develop/reference/protocol-spec/>): commands out, replies back.
 
+pub mod cluster;
 #[cfg(test)]
 mod tests;
 
@@ -7,8 +8,8 @@ mod tests;
 const LINE_BYTES_MAX: usize = 4 << 10;
 /// Bytes of a text.
 const BULK_BYTES_MAX: usize = 64 << 10;
-/// Items of a list, and lists in one another.
-const ITEMS_MAX: usize = 64;
+/// Items of a list, such as all ranges of slots of a cluster, and lists in one another.
+const ITEMS_MAX: usize = 16_384;
 const DEPTH_MAX: usize = 4;
 
 /// A reply.

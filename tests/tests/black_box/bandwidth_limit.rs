@@ -1,5 +1,6 @@
 //! The filter `bandwidth_limit`: bodies move no faster than they may, over all versions, and nobody is timed out for it.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use super::harness::http2::{Client, request};
@@ -73,6 +74,63 @@ fn requests_reach_the_endpoint_at_the_rate_and_whole() {
     takes(800, || assert_eq!(Client::connect(clear).ask(request("POST", "/"), &body).status, 200));
     takes(800, || assert_eq!(site.connect().ask(http3::request("POST", "/"), &body).status, 200));
     assert!(origin.requests().iter().all(|request| request.body == body));
+}
+
+/// Sends so many bytes into a tunnel that echoes, and takes them back.
+fn echoes(peer: &mut Peer, bytes: usize) {
+    let sent = vec![b'x'; bytes];
+    let mut sender = peer.tcp().try_clone().expect("a socket");
+    std::thread::scope(|scope| {
+        scope.spawn(|| sender.write_all(&sent).expect("the product reads"));
+        assert_eq!(peer.take(bytes).len(), bytes);
+    });
+}
+
+#[test]
+fn tunnels_are_held_to_the_rate_both_ways_and_share_that_of_a_key() {
+    let origin = super::reload::versatile();
+    for settings in ["{ download: 200kB/s }", "{ upload: 200kB/s }", "{ upload: 200kB/s, per: key }"] {
+        let product = limited(&origin, settings).start();
+        let mut peer = super::reload::tunnel(&product);
+        takes(800, || echoes(&mut peer, 200_000));
+    }
+    let free = limited(&origin, "{ download: 10kB/s, after: 10MB }").start();
+    let mut peer = super::reload::tunnel(&free);
+    let begun = Instant::now();
+    echoes(&mut peer, 500_000);
+    assert!(begun.elapsed() < Duration::from_secs(20), "it would take fifty seconds at the rate");
+    let slowed = Setup::to(&origin).route("filters: [{ fault: { bandwidth: { rate: 200kB/s } } }]").start();
+    let mut peer = super::reload::tunnel(&slowed);
+    takes(800, || echoes(&mut peer, 200_000));
+    slowed.expect_metric("equipoise_filter_events_total", &["event=\"slowed\""], 1.0);
+}
+
+#[test]
+fn a_tunnel_that_waits_for_its_turn_is_not_idle_and_one_that_is_idle_ends() {
+    let origin = super::reload::versatile();
+    let product = limited(&origin, "{ download: 10kB/s }").cluster("timeouts: { tunnel: 1s }").start();
+    let mut peer = super::reload::tunnel(&product);
+    // It takes two seconds, a sixteenth for each turn, and then nothing moves.
+    takes(1_500, || echoes(&mut peer, 20_000));
+    assert_eq!(peer.rest(), b"");
+}
+
+#[test]
+fn connections_of_a_tcp_listener_are_held_to_their_rates() {
+    let origin = Origin::echo();
+    for rates in ["download: 200kB/s", "upload: 200kB/s"] {
+        let product = Product::start(&format!(
+            "version: 1\nlisteners:\n  line: {{ bind: \"127.0.0.1:0\", protocol: tcp, cluster: a, bandwidth: {{ {rates} }} }}\n\
+             clusters: {{ a: {{ endpoints: [\"{}\"] }} }}\nadmin: {{ bind: \"127.0.0.1:0\" }}\n",
+            origin.address()
+        ));
+        let mut peer = Peer::connect(product.address("line"));
+        takes(800, || echoes(&mut peer, 200_000));
+        // What is held back reaches a client that has ended its half.
+        peer.half_close();
+        assert_eq!(peer.rest(), b"");
+        product.expect_metric("equipoise_sent_bytes_total", &["listener=\"line\""], 200_000.0);
+    }
 }
 
 #[test]

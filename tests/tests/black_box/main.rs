@@ -92,6 +92,7 @@ mod replace_body;
 mod retries;
 mod routing;
 mod shared_limit;
+mod shared_limit_cluster;
 mod shutdown;
 mod sockets;
 mod storm;

@@ -342,6 +342,72 @@ fn a_client_address_keeps_its_endpoint_for_requests_and_for_streams() {
     product.expect_metric("equipoise_cluster_session_entries", &[], 1.0);
 }
 
+/// The first message of a client of Remote Desktop, with this cookie.
+fn rdp_request(cookie: &str) -> Vec<u8> {
+    let rest = [cookie.as_bytes(), &[1, 0, 8, 0, 3, 0, 0, 0]].concat();
+    let indicator = (6 + rest.len()) as u8;
+    [&[3, 0, 0, indicator + 5, indicator, 0xe0, 0, 0, 0, 0, 0], &rest[..]].concat()
+}
+
+#[test]
+fn users_of_remote_desktop_come_back_to_their_endpoint() {
+    // Each says where it is, and then what it was told.
+    let origins: Vec<Origin> = (0..3)
+        .map(|place: usize| {
+            Origin::start(move |mut visit| {
+                while visit.peer.fill().is_ok_and(|count| count > 0) {
+                    let told = visit.peer.drain();
+                    if visit.peer.try_send([place.to_string().as_bytes(), &told].concat()).is_err() {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    let cluster = "balance: round_robin\n    persistence: { rdp_cookie: { expires: 10m } }";
+    let text = Setup::to_all(&origins)
+        .cluster(cluster)
+        .text()
+        .replace("routes:\n", "  line: { bind: \"127.0.0.1:0\", protocol: tcp, cluster: site }\nroutes:\n");
+    let product = Product::start_in(product::folder(), &text, 4);
+    let visit = |message: &[u8]| -> char {
+        let mut peer = Peer::connect(product.address("line"));
+        // In two pieces, of which the first does not tell yet.
+        peer.send(&message[..3]);
+        peer.send(&message[3..]);
+        let answer = peer.take(message.len() + 1);
+        assert_eq!(&answer[1..], message, "it is passed on untouched");
+        char::from(answer[0])
+    };
+    let user = |name: &str| visit(&rdp_request(&format!("Cookie: mstshash={name}\r\n")));
+    let first: Vec<char> = (0..6).map(|number| user(&format!("user{number}"))).collect();
+    assert!(first.iter().collect::<BTreeSet<_>>().len() > 1, "{first:?}");
+    product.upgrade();
+    for _ in 0..3 {
+        assert_eq!((0..6).map(|number| user(&format!("user{number}"))).collect::<Vec<_>>(), first);
+    }
+    product.expect_metric("equipoise_cluster_session_entries", &[], 6.0);
+    product.record("a stream that was kept", |record| record["kind"] == "stream" && record["session"] == "kept");
+    // A server has told the client where its session is.
+    for (place, origin) in origins.iter().enumerate() {
+        let address = u32::from_le_bytes([127, 0, 0, 1]);
+        let token = format!("Cookie: msts={address}.{}.0000\r\n", origin.address().port().swap_bytes());
+        assert_eq!(visit(&rdp_request(&token)).to_digit(10), Some(place as u32));
+    }
+    // Without a cookie, with one of a server that is not here, and what is no such client: the balancer chooses.
+    for message in [rdp_request(""), rdp_request("Cookie: msts=1.1.0000\r\n"), b"GET / HTTP/1.1\r\n\r\n".to_vec()] {
+        let seen: BTreeSet<char> = (0..12).map(|_| visit(&message)).collect();
+        assert_eq!(seen.len(), 3, "{}", message.escape_ascii());
+    }
+    // A client that leaves before it has said anything reaches no endpoint.
+    let mut silent = Peer::connect(product.address("line"));
+    silent.send([3, 0]);
+    silent.half_close();
+    silent.assert_closed();
+    product.record("the silent one", |record| record["kind"] == "stream" && record["flag"] == "CW");
+    product.expect_metric("equipoise_cluster_session_entries", &[], 6.0);
+}
+
 #[test]
 fn a_stream_whose_endpoint_is_gone_moves_to_one_that_answers() {
     let (alive, dead) = (Origin::echo(), refusing());

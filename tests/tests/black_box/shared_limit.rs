@@ -9,8 +9,8 @@ use super::harness::product::folder;
 use super::harness::{Origin, Peer, Product, Setup, eventually, net};
 
 /// A Redis of the test's own. Ends with it.
-struct Redis {
-    address: SocketAddr,
+pub(super) struct Redis {
+    pub(super) address: SocketAddr,
     child: Child,
     password: Option<&'static str>,
 }
@@ -21,6 +21,11 @@ impl Redis {
     }
 
     fn start_at(address: SocketAddr, password: Option<&'static str>) -> Self {
+        Self::start_with(address, password, &[])
+    }
+
+    /// With these arguments beside the usual ones.
+    pub(super) fn start_with(address: SocketAddr, password: Option<&'static str>, more: &[&str]) -> Self {
         let mut command = Command::new("redis-server");
         command.args([
             "--port",
@@ -35,6 +40,7 @@ impl Redis {
         if let Some(password) = password {
             command.args(["--requirepass", password]);
         }
+        command.args(more);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.expect("`redis-server` is needed: Debian has it as `redis-server`");
         let redis = Self { address, child, password };
@@ -43,7 +49,7 @@ impl Redis {
     }
 
     /// What it answers to a command, as text.
-    fn ask(&self, command: &str) -> String {
+    pub(super) fn ask(&self, command: &str) -> String {
         let mut peer = Peer::connect(self.address);
         if let Some(password) = self.password {
             peer.send(format!("AUTH {password}\r\n"));
@@ -53,7 +59,7 @@ impl Redis {
         String::from_utf8_lossy(&peer.rest()).into_owned()
     }
 
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -65,7 +71,7 @@ impl Drop for Redis {
     }
 }
 
-fn setup(origin: &Origin, redis: SocketAddr, more: &str) -> Setup {
+pub(super) fn setup(origin: &Origin, redis: SocketAddr, more: &str) -> Setup {
     Setup::to(origin)
         .cluster_more(format!("redis: {{ endpoints: [\"{redis}\"] }}"))
         .route(format!(

@@ -96,6 +96,70 @@ fn sessions_of_a_table_stay_where_they_are() {
 }
 
 #[test]
+fn allowances_and_long_keys_of_tables_go_over() {
+    let origin = named("good");
+    let product = Setup::to(&origin)
+        .top("tables: { users: { key: { header: x-user }, counters: [requests] } }")
+        .route(
+            "filters: [{ track: { table: users } }, { rate_limit: { rate: 1/h, burst: 20, key: { header: x-user } } }, \
+             { deny: { status: 451 }, when: { table: { name: users, above: { requests: 18 } } } }]",
+        )
+        .start();
+    let user = "user".repeat(15);
+    let ask = || product.connect().ask(format!("GET / HTTP/1.1\r\nHost: test\r\nX-User: {user}\r\n\r\n")).status();
+    (0..12).for_each(|_| assert_eq!(ask(), 200));
+    product.upgrade();
+    (0..6).for_each(|_| assert_eq!(ask(), 200));
+    assert_eq!(ask(), 451, "the table has counted 19");
+    product.upgrade();
+    assert_eq!(ask(), 451);
+    (0..5).for_each(|_| assert_eq!(ask(), 429));
+    assert_eq!(product.get("/").status(), 200, "another key");
+}
+
+#[test]
+fn requests_that_the_old_process_holds_count_until_they_end() {
+    let origin = super::reload::versatile();
+    let (gates, waiting) = std::sync::mpsc::channel();
+    let slow = Origin::start(move |mut visit| {
+        let _ = visit.request();
+        visit.peer.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n");
+        let (gate, opened) = std::sync::mpsc::channel::<()>();
+        let _ = gates.send(gate);
+        let _ = opened.recv_timeout(PATIENCE);
+        visit.peer.send("done");
+    });
+    let product = Setup::to(&origin)
+        .cluster_more(format!("slow: {{ endpoints: [\"{}\"] }}", slow.address()))
+        .route_before("{ name: slow, match: { path: { prefix: /slow } }, cluster: slow, filters: [{ concurrency_limit: { max: 2 } }] }")
+        .start();
+    let begin = || {
+        let mut peer = product.connect();
+        peer.send("GET /slow HTTP/1.1\r\nHost: test\r\n\r\n");
+        (peer, waiting.recv_timeout(PATIENCE).expect("it reaches the origin"))
+    };
+    let held = [begin(), begin()];
+    assert_eq!(product.get("/slow").status(), 429);
+    product.upgrade();
+    for _ in 0..3 {
+        assert_eq!(product.get("/slow").status(), 429, "the old process holds both places");
+    }
+    let [(mut first, gate), second] = held;
+    gate.send(()).expect("it waits");
+    assert!(first.rest().ends_with(b"done"));
+    // The old process says so within a second.
+    let mut third = None;
+    eventually("the place is free", || {
+        let mut peer = product.connect();
+        peer.send("GET /slow HTTP/1.1\r\nHost: test\r\n\r\n");
+        third = waiting.recv_timeout(std::time::Duration::from_millis(100)).ok().map(|gate| (peer, gate));
+        third.is_some()
+    });
+    assert_eq!(product.get("/slow").status(), 429);
+    drop((second, third));
+}
+
+#[test]
 fn counters_go_on_and_what_the_old_one_still_counts_is_added() {
     let origin = super::reload::versatile();
     let product = Setup::to(&origin).start();

@@ -18,6 +18,7 @@ const OF_LISTENER: &str = "write `timeouts: { head, idle, stream }` in the liste
 const OF_CLUSTER: &str = "write `timeouts: { connect, response_head, idle, tunnel }` in the cluster";
 const WORKERS: &str = "write `--workers N` on the command line";
 const FROM_DNS: &str = "write `endpoints: { from: NAME }` with a `dns` provider";
+const TCP_RATES: &str = "write `bandwidth: { download: 1MB/s, upload: 1MB/s }` in a listener with `protocol: tcp`";
 const LIMITS: &str = "write the filter `rate_limit: { rate: 10/s, burst: 20 }` in `filters` of a route";
 const LIMIT_CALLS: &str =
     "write the filter `rate_limit_service: { cluster: NAME, domain: NAME, descriptors: […] }` in `filters` of a route";
@@ -176,6 +177,8 @@ pub(super) const WORDS: &[Word] = &[
         &["bandwidth", "bandwidth_limit"],
         "write the filter `bandwidth_limit: { download: 1MB/s }` in `filters` of a route",
     ),
+    ("proxy_download_rate", Nginx, &["bandwidth"], TCP_RATES),
+    ("proxy_upload_rate", Nginx, &["bandwidth"], TCP_RATES),
     ("proxy_cache", Nginx, &["cache"], CACHING),
     ("auth_request", Nginx, &["forward_auth"], FORWARD_AUTH),
     ("auth_jwt", Nginx, &["jwt"], JWT),

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::defaults::{is_taken, taken};
 use super::listener_tls::handshake;
-use super::{AcceptProxy, ConnectionsPerAddress, ListenerSocket, OneOrMany, Tls};
+use super::{AcceptProxy, Bandwidth, ConnectionsPerAddress, ListenerSocket, OneOrMany, Tls};
 use crate::units::{Size, Time};
 
 /// Where to listen: an address with a port, or a Unix socket. A port alone is kept as `0.0.0.0:PORT`.
@@ -128,6 +128,9 @@ pub struct Listener {
     /// datagram after which a flow ends; 1m by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Time>,
+    /// TCP: how fast the bytes of each connection move. Unlimited by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<Bandwidth>,
     /// UDP: number of responses expected to each datagram of a client, such as 1 for DNS. After the last one the flow ends,
     /// without waiting for `idle_timeout`. By default none is expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]

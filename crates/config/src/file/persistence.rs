@@ -8,10 +8,10 @@ use super::one_of;
 use crate::units::Time;
 
 /// Session persistence (sticky sessions): the requests of one session go to one endpoint. Exactly one of `cookie`, `learn`,
-/// `header`, `source` and `route` identifies a session.
+/// `header`, `source`, `route` and `rdp_cookie` identifies a session.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(extend("oneOf" = one_of(&["cookie", "learn", "header", "source", "route"])))]
+#[schemars(extend("oneOf" = one_of(&["cookie", "learn", "header", "source", "route", "rdp_cookie"])))]
 pub struct Persistence {
     /// By a signed cookie that the proxy sets. Needs no memory, and all instances with the same secret understand it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,6 +28,9 @@ pub struct Persistence {
     /// By a value that names the endpoint itself, such as `JSESSIONID=7F3A.node1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<SessionRoute>,
+    /// By the cookie of Remote Desktop clients, for TCP listeners.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rdp_cookie: Option<SessionRdp>,
     /// What happens if the endpoint of a session is not available: removed, down, ejected or in maintenance. An endpoint that
     /// is draining or has weight 0 keeps its sessions while it is healthy.
     pub otherwise: SessionAway,
@@ -208,6 +211,24 @@ pub struct SessionSource {
 impl Default for SessionSource {
     fn default() -> Self {
         Self { ipv4_prefix: 32, ipv6_prefix: 64, entries_max: entries_max(), expires: expires() }
+    }
+}
+
+/// The cookie of Remote Desktop clients (RDP): `mstshash`, the user, or `msts`, which names the endpoint that has the session. The client
+/// must send it within ten seconds; connections without one go where the balancer chooses.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SessionRdp {
+    /// Limit on remembered users, over all workers. When full, the least recently used one is forgotten.
+    #[schemars(range(min = 1, max = limits::SESSIONS_HARD_MAX))]
+    pub entries_max: u32,
+    /// Time without a connection after which a user is forgotten.
+    pub expires: Time,
+}
+
+impl Default for SessionRdp {
+    fn default() -> Self {
+        Self { entries_max: entries_max(), expires: expires() }
     }
 }
 

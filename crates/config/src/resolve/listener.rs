@@ -37,7 +37,10 @@ const NOT_HTTP: [(&str, &str); 2] = [
     ("cluster", "name the cluster in a route, or set `protocol: tcp`"),
     ("idle_timeout", "write `timeouts: { idle: … }`"),
 ];
-const TCP_ONLY: [(&str, &str); 1] = [("sni", "match `host` in a route, or set `protocol: tcp`")];
+const TCP_ONLY: [(&str, &str); 2] = [
+    ("sni", "match `host` in a route, or set `protocol: tcp`"),
+    ("bandwidth", "write the filter `bandwidth_limit` in a route, or set `protocol: tcp`"),
+];
 const UDP_ONLY: [(&str, &str); 1] = [("responses_max", "leave it out")];
 const NOT_UDP: [(&str, &str); 3] =
     [("tls", "leave it out"), ("proxy_protocol", "leave it out"), ("connections_per_address", "use `connections_max`")];
@@ -297,7 +300,8 @@ impl Resolver<'_> {
             self.sink.push(span, message, Some("keep one of them".to_owned()));
         }
         let idle_timeout = written.idle_timeout.map_or(limits::STREAM_IDLE, |time| time.0);
-        Some(TcpListener { target, idle_timeout })
+        let bandwidth = self.bandwidth(at, written.bandwidth.as_ref());
+        Some(TcpListener { target, idle_timeout, bandwidth })
     }
 
     fn udp_listener(

@@ -86,7 +86,7 @@ impl Resolver<'_> {
     }
 
     fn session_by(&mut self, at: &str, written: &file::Persistence, endpoints: &file::Endpoints) -> Option<SessionBy> {
-        let file::Persistence { cookie, learn, header, source, route, .. } = written;
+        let file::Persistence { cookie, learn, header, source, route, rdp_cookie, .. } = written;
         if let Some(cookie) = cookie {
             return Some(SessionBy::Cookie(self.session_cookie(&format!("{at}/cookie"), cookie)));
         }
@@ -110,6 +110,9 @@ impl Resolver<'_> {
         if let Some(source) = source {
             let table = self.session_table(&format!("{at}/source"), source.entries_max, source.expires);
             return Some(SessionBy::Source(PrefixLengths { v4: source.ipv4_prefix, v6: source.ipv6_prefix }, table));
+        }
+        if let Some(rdp) = rdp_cookie {
+            return Some(SessionBy::Rdp(self.session_table(&format!("{at}/rdp_cookie"), rdp.entries_max, rdp.expires)));
         }
         let route = route.as_ref()?;
         Some(SessionBy::Route(self.session_route(&format!("{at}/route"), route, endpoints)?))

@@ -90,6 +90,33 @@ clusters: { c: { endpoints: ['127.0.0.1:9'] } }
 }
 
 #[test]
+fn rates_of_a_tcp_listener_are_bytes_per_second() {
+    let told = about(
+        "listeners:
+  a: { bind: '127.0.0.1:1', protocol: tcp, cluster: c, bandwidth: { download: 1MB } }
+  b: { bind: '127.0.0.1:2', protocol: tcp, cluster: c, bandwidth: { upload: fast } }
+  c: { bind: '127.0.0.1:3', protocol: tcp, cluster: c, bandwidth: { upload: 0B/s } }
+  d: { bind: '127.0.0.1:4', protocol: tcp, cluster: c, bandwidth: { upload: 2000GB/s } }
+  e: { bind: '127.0.0.1:5', protocol: tcp, cluster: c, bandwidth: {} }
+  f: { bind: '127.0.0.1:6', bandwidth: { download: 1MB/s } }
+  g: { bind: '127.0.0.1:7', protocol: tcp, cluster: c, bandwidth: { download: 64KiB/s, upload: 1 MB/s } }
+clusters: { c: { endpoints: ['127.0.0.1:9'] } }
+",
+    );
+    assert_eq!(
+        told,
+        [
+            "3: `1MB` is not a rate (did you mean `1MB/s`?)",
+            "4: `fast` is not a rate (write bytes per second, such as `1MB/s` or `64KiB/s`)",
+            "5: `0B/s` lets no byte pass (leave it out for no limit, or write `1B/s` or more)",
+            "6: `2000GB/s` is more than 1000GB/s (leave it out for no limit)",
+            "7: no rate is given (add `download`, `upload` or both, such as `{ download: 1MB/s }`)",
+            "8: `bandwidth` is for `protocol: tcp`, but listener `f` speaks http (write the filter `bandwidth_limit` in a route, or set `protocol: tcp`)",
+        ]
+    );
+}
+
+#[test]
 fn mistakes_in_application_protocols_of_a_listener_are_named() {
     let told = about(&format!(
         "listeners:

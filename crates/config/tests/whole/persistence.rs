@@ -95,6 +95,8 @@ fn tables_have_bounds_and_defaults() {
     assert_eq!(by("{ source: {} }"), SessionBy::Source(PrefixLengths { v4: 32, v6: 64 }, default));
     let source = "{ source: { ipv4_prefix: 24, ipv6_prefix: 56, entries_max: 5, expires: 1m } }";
     assert_eq!(by(source), SessionBy::Source(PrefixLengths { v4: 24, v6: 56 }, own));
+    assert_eq!(by("{ rdp_cookie: {} }"), SessionBy::Rdp(default));
+    assert_eq!(by("{ rdp_cookie: { entries_max: 5, expires: 1m } }"), SessionBy::Rdp(own));
     let route = SessionRoute { on: HashKey::Cookie("ID".into()), label: "route".into() };
     assert_eq!(by("{ route: { cookie: ID } }"), SessionBy::Route(route));
     let plain = persistence("{ source: {} }");

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use admin::Bound;
+use control::handover_limits::Told;
 use control::{Done, Order, Refusal};
-use control::{handover, handover_tables};
+use control::{handover, handover_limits, handover_tables};
 use model::Address;
 use plan::{Plan, Publisher};
 use proxy::Workers;
@@ -72,6 +73,8 @@ fn take_in(told: &Value, plan: &Plan, telemetry: &Telemetry) {
     handover::inherit_circuits(plan, &told["circuits"], now);
     handover::inherit_sessions(plan, &told["sessions"], now);
     handover_tables::inherit_tables(plan, &told["tables"], now);
+    handover_limits::inherit_limits(plan, &told["rates"], now);
+    handover_limits::inherit_limits(plan, &told["places"], now);
     // It may be a part, without these.
     if told["figures"].is_object() {
         // What is configured counts on, whether this process has used it yet or not.
@@ -96,12 +99,19 @@ impl Live {
             return Ok(None);
         }
         let (telemetry, notes) = (Arc::clone(&self.telemetry), self.notes.0.clone());
-        let is_gone = Arc::clone(&self.is_alone);
+        let (is_gone, view) = (Arc::clone(&self.is_alone), self.view().clone());
         let hear = move |frame: Option<&Frame>| {
-            let Some(frame) = frame else { return is_gone.store(true, Ordering::Relaxed) };
+            let plan = view.plan().unwrap_or_default();
+            let Some(frame) = frame else {
+                handover_limits::forget_places(&plan);
+                return is_gone.store(true, Ordering::Relaxed);
+            };
             let told: Value = serde_json::from_slice(&frame.body).unwrap_or_default();
             match frame.kind {
-                Kind::Figures if told.is_object() => telemetry.inherit(&handover::read_figures(&told)),
+                Kind::Figures if told.is_object() => {
+                    telemetry.inherit(&handover::read_figures(&told));
+                    handover_limits::inherit_limits(&plan, &told["places"], Instant::now());
+                }
                 Kind::Note => {
                     let wishes = [("reload", Wish::Reload), ("reopen_logs", Wish::ReopenLogs)];
                     for (_, wish) in wishes.into_iter().filter(|(name, _)| told[name] == true) {
@@ -230,14 +240,15 @@ impl Live {
             wanted.map(|wanted| (successor, wanted))
         });
         let (mut successor, wanted) = self.meanwhile(preparing, &hold, (signals, meanwhile)).await?;
-        let first_at = wanted.in_parts.then(Instant::now);
+        let mut known = None;
         if wanted.in_parts {
-            let first = self.first_state();
+            let (first, rates) = self.first_state();
+            known = Some(rates);
             let telling =
                 tokio::task::spawn_blocking(move || successor.hand_over_first(&first, until).map(|()| successor));
             successor = self.meanwhile(telling, &hold, (signals, meanwhile)).await?;
         }
-        let mut state = self.state(first_at);
+        let mut state = self.state(known.as_ref());
         // From here on datagrams wait in the sockets until either process reads them.
         state["flows"] = manifest::write_flows(&self.workers.pause());
         let patience = self.upgrade_timeout;
@@ -286,27 +297,32 @@ impl Live {
     }
 
     /// Returns the part of the runtime state that may be large: a table of sessions takes longer than datagrams can wait.
-    fn first_state(&self) -> Value {
+    fn first_state(&self) -> (Value, Told) {
         let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
-        json!({
+        let (rates, known) = handover_limits::of_rates(&plan, None, now);
+        let told = json!({
             "sessions": handover::of_sessions(&plan, now, None),
             "tables": handover_tables::of_tables(&plan, now, None),
+            "rates": rates,
             "figures": handover::of_figures(&self.telemetry.figures()),
             "goes_on": true,
-        })
+        });
+        (told, known)
     }
 
-    /// Returns the runtime state: all, or what [`Self::first_state`], which was sent at that time, does not have.
-    fn state(&self, first_at: Option<Instant>) -> Value {
+    /// Returns the runtime state: all, or what [`Self::first_state`], which was sent before, does not have.
+    fn state(&self, known: Option<&Told>) -> Value {
         let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
-        let since = first_at.map(|at| now.saturating_duration_since(at));
+        let since = known.map(|told| now.saturating_duration_since(told.at));
         let mut told = json!({
             "endpoints": handover::of_endpoints(&plan, now),
             "circuits": handover::of_circuits(&plan, now),
             "sessions": handover::of_sessions(&plan, now, since),
             "tables": handover_tables::of_tables(&plan, now, since),
+            "rates": handover_limits::of_rates(&plan, known, now).0,
+            "places": handover_limits::of_places(&plan),
         });
-        if first_at.is_none() {
+        if known.is_none() {
             told["figures"] = handover::of_figures(&self.telemetry.figures());
         }
         told
@@ -346,8 +362,12 @@ impl Live {
 
     /// Ends after another process has taken over: lets exchanges end within the time for that, and tells what was counted.
     pub(crate) async fn retire(self, successor: &Successor, signals: &mut Signals) -> Ending {
-        let telemetry = Arc::clone(&self.telemetry);
-        let tell = || successor.tell(Kind::Figures, &handover::of_figures(&telemetry.figures()));
+        let (telemetry, plan) = (Arc::clone(&self.telemetry), self.view().plan().unwrap_or_default());
+        let tell = || {
+            let mut told = handover::of_figures(&telemetry.figures());
+            told["places"] = handover_limits::of_places(&plan);
+            successor.tell(Kind::Figures, &told);
+        };
         let telling = async {
             let mut turns = tokio::time::interval(FIGURES_EVERY);
             loop {

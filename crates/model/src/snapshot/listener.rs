@@ -263,6 +263,17 @@ pub struct TcpListener {
     pub target: TcpTarget,
     /// Time without a byte in either direction.
     pub idle_timeout: Duration,
+    /// How fast the bytes of each connection move.
+    pub bandwidth: Bandwidth,
+}
+
+/// Bytes per second of each connection, at least 1; `None`: as fast as they can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// To the client.
+    pub download: Option<u64>,
+    /// To the endpoint.
+    pub upload: Option<u64>,
 }
 
 /// Settings of a UDP listener.

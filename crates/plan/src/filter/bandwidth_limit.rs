@@ -33,7 +33,7 @@ memory than otherwise, and the time-outs for slow clients and endpoints do not c
   64 by default), `{ header: NAME }`, or `{ expression: CEL }`. They take turns of a sixteenth of a second.
 
 Chunks are counted with their framing, and a head of HTTP/1.1 with its body. Compressed bodies count as they are sent. WebSockets and other
-tunnels have no limit. A body that a filter or a retry rule keeps in memory is read from the client at full speed. State by key has room
+tunnels are held to the rates too, in both directions, as they are sent; `after` counts from their beginning. A body that a filter or a retry rule keeps in memory is read from the client at full speed. State by key has room
 for `keys_max` keys of 32 bytes each, and is kept as that of `rate_limit`.
 
 ```yaml
@@ -134,6 +134,11 @@ impl ByteRate {
     }
 }
 
+/// Returns what holds one direction of a connection to so many bytes per second, at least 1.
+pub fn pace_of_connection(bytes_per_second: u64, now: Instant) -> Box<dyn Pace> {
+    ByteRate(bytes_per_second.max(1)).of_stream(0, now)
+}
+
 impl Settings for BandwidthLimit {
     fn compile(self, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
         if self.download.is_none() && self.upload.is_none() {
@@ -205,11 +210,20 @@ impl ResponseBodyStep for DownloadStep {
         if matches!(extent, Extent::Absent | Extent::Known(0)) {
             return None;
         }
-        let pace: Box<dyn Pace> = match &self.by_key {
+        Some((Stage::Pace(self.pace(view, turn)), extent))
+    }
+
+    fn pace_tunnel(&self, _: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Option<Box<dyn Pace>> {
+        Some(self.pace(view, turn))
+    }
+}
+
+impl DownloadStep {
+    fn pace(&self, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Box<dyn Pace> {
+        match &self.by_key {
             None => self.rate.of_stream(self.after, turn.now),
             Some(by_key) => Box::new(Shared::new(self.rate, (by_key, &by_key.down), view.request, turn)),
-        };
-        Some((Stage::Pace(pace), extent))
+        }
     }
 }
 
@@ -233,6 +247,13 @@ impl RequestBodyStep for UploadStep {
             }
         };
         Some((make, extent))
+    }
+
+    fn pace_tunnel(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Option<Box<dyn Pace>> {
+        Some(match &self.by_key {
+            None => self.rate.of_stream(0, turn.now),
+            Some(by_key) => Box::new(Shared::new(self.rate, (by_key, &by_key.up), head, turn)),
+        })
     }
 }
 

@@ -27,6 +27,11 @@ pub trait ResponseBodyStep: Send + Sync {
         extent: Extent,
         turn: &mut Turn<'_>,
     ) -> Option<(Stage, Extent)>;
+
+    /// Says how fast the bytes of a tunnel (WebSocket, CONNECT) go to the client; `None`, by default, as fast as they can.
+    fn pace_tunnel(&self, _: &ResponseHead, _: &ResponseView<'_>, _: &mut Turn<'_>) -> Option<Box<dyn Pace>> {
+        None
+    }
 }
 
 /// Something done to the body of requests. Shared by all workers, like [`ResponseBodyStep`].
@@ -37,6 +42,11 @@ pub trait RequestBodyStep: Send + Sync {
     /// Begins with a body, and says how long it is then; `None`: the body passes as it is. It is called once for each request, after
     /// the request steps, and the head is final but for what this changes of it. Requests without a body never come here.
     fn begin(&self, head: &mut RequestHead, extent: Extent, turn: &mut Turn<'_>) -> Option<(MakeStage, Extent)>;
+
+    /// Says how fast the bytes of a tunnel (WebSocket, CONNECT) go to the endpoint; `None`, by default, as fast as they can.
+    fn pace_tunnel(&self, _: &RequestHead, _: &mut Turn<'_>) -> Option<Box<dyn Pace>> {
+        None
+    }
 }
 
 /// Makes the stage of a request's body. It is called for every attempt to send the request, since retries and hedges send the body from

@@ -13,6 +13,7 @@ use super::{
     ResponseBodyStep, ResponseStep, ResponseView, Stage, Turn, compile_one,
 };
 use crate::jose::KeySource;
+use crate::limit::{LimitName, LimitState};
 use crate::map::{MapPlan, Maps};
 use crate::table::Table;
 
@@ -119,6 +120,11 @@ impl Chain {
         self.holdings.kept.iter().filter_map(Kept::state)
     }
 
+    /// The state of its limits, of this route.
+    pub(crate) fn limits(&self, of: &str) -> impl Iterator<Item = (LimitName, LimitState)> {
+        self.holdings.kept.iter().filter_map(move |kept| kept.limit(of))
+    }
+
     /// For compiling its filters once more, with the very state that they keep.
     pub(crate) fn compiling_again(&self) -> Compiling<'_> {
         Compiling::after(&self.holdings.kept).beside(&self.holdings.tables).with_maps(Maps::Known(&self.holdings.maps))
@@ -208,6 +214,20 @@ impl Chain {
             }
         }
         (stages, extent)
+    }
+
+    /// Begins with a tunnel: what holds the bytes to the endpoint to their rates, and those to the client.
+    #[cold]
+    pub fn pace_tunnel(
+        &self,
+        head: &ResponseHead,
+        view: &ResponseView<'_>,
+        turn: &mut Turn<'_>,
+    ) -> (Vec<Stage>, Vec<Stage>) {
+        let up = self.request_bodies.iter().filter_map(|step| step.pace_tunnel(view.request, turn));
+        let up = up.map(Stage::Pace).collect();
+        let down = self.response_bodies.iter().filter_map(|step| step.pace_tunnel(head, view, turn));
+        (up, down.map(Stage::Pace).collect())
     }
 
     /// Whether there is a step for the bodies of responses.

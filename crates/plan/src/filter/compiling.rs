@@ -11,6 +11,7 @@ use super::events::{Counted, EventCounter};
 use super::need::CalledCluster;
 use crate::expression::{Condition, Names, Scope, Tables, Used, Value};
 use crate::keyed;
+use crate::limit::{LimitName, LimitState};
 use crate::map::{MapPlan, Maps};
 use crate::table::Table;
 
@@ -76,6 +77,14 @@ impl Kept {
     /// Returns the state if it is of this type.
     pub(super) fn state<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         Arc::clone(&self.state).downcast().ok()
+    }
+
+    /// Returns it as that of a limit, if it is one, of this route.
+    pub(super) fn limit(&self, of: &str) -> Option<(LimitName, LimitState)> {
+        let rates = self.state().map(LimitState::Rates);
+        let state = rates.or_else(|| self.state().map(LimitState::InFlight))?;
+        let name = LimitName { of: of.to_owned(), filter: self.filter, key: self.key.clone(), settings: self.settings };
+        Some((name, state))
     }
 }
 

@@ -78,26 +78,23 @@ impl Settings for ConcurrencyLimit {
         }
         let excess = Excess::compile(self.over, self.status, compiling)?;
         let key = self.key.compile(self.ipv6_prefix, compiling)?;
-        let places = compiling.kept(&format!("{key:?}"), Places::default);
+        let places = compiling.kept(&format!("{key:?}"), InFlight::default);
         let counts_excess = self.over == Over::Mark;
         Ok(Steps::of_request(ConcurrencyLimitStep { max: self.max, key, places, excess, counts_excess }))
     }
 }
 
-/// Requests in flight, which leave when their exchange ends.
-#[derive(Default)]
-struct Places(InFlight);
-
-impl AtEnd for Places {
+/// Requests in flight leave when their exchange ends.
+impl AtEnd for InFlight {
     fn at_end(&self, token: u64, _: &Ended) {
-        self.0.leave(token);
+        self.leave(token);
     }
 }
 
 struct ConcurrencyLimitStep {
     max: u32,
     key: RequestKey,
-    places: Arc<Places>,
+    places: Arc<InFlight>,
     excess: Excess,
     /// A request beyond the limit goes on, so that it is in flight too.
     counts_excess: bool,
@@ -130,7 +127,7 @@ struct InTurn {
 
 impl ConcurrencyLimitStep {
     fn enter(&self, key: &[u8], turn: &mut Turn<'_>) -> InTurn {
-        let places = &self.places.0;
+        let places = &self.places;
         if turn.is_rehearsal {
             return InTurn { is_within: places.count(key) < self.max, place: None };
         }

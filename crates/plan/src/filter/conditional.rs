@@ -6,7 +6,7 @@ use model::matching::When;
 use model::{Issue, RequestHead, ResponseHead};
 
 use super::{
-    Answers, Compiling, Extent, Flow, Found, GuardedResponse, MakeStage, Rank, RequestBodyStep, RequestStep,
+    Answers, Compiling, Extent, Flow, Found, GuardedResponse, MakeStage, Pace, Rank, RequestBodyStep, RequestStep,
     ResponseBodyStep, ResponseStep, ResponseView, Stage, Steps, Turn,
 };
 use crate::expression::Scope;
@@ -122,6 +122,11 @@ impl RequestBodyStep for Conditional<Box<dyn RequestBodyStep>> {
         let holds = self.when.holds(asked(head, turn), (turn.notes, None), turn.scratch);
         if holds { self.step.begin(head, extent, turn) } else { None }
     }
+
+    fn pace_tunnel(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Option<Box<dyn Pace>> {
+        let holds = self.when.holds(asked(head, turn), (turn.notes, None), turn.scratch);
+        if holds { self.step.pace_tunnel(head, turn) } else { None }
+    }
 }
 
 impl ResponseBodyStep for Conditional<Box<dyn ResponseBodyStep>> {
@@ -137,5 +142,9 @@ impl ResponseBodyStep for Conditional<Box<dyn ResponseBodyStep>> {
         turn: &mut Turn<'_>,
     ) -> Option<(Stage, Extent)> {
         if self.holds_for(head, view, turn) { self.step.begin(head, view, extent, turn) } else { None }
+    }
+
+    fn pace_tunnel(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Option<Box<dyn Pace>> {
+        if self.holds_for(head, view, turn) { self.step.pace_tunnel(head, view, turn) } else { None }
     }
 }

@@ -13,8 +13,8 @@ use super::bandwidth_limit::ByteRate;
 use super::settings::{DurationText, Settings};
 use super::share::Share;
 use super::{
-    Compiling, EventCounter, Extent, FilterEntry, Flow, Found, Need, Rank, RequestStep, ResponseBodyStep, ResponseView,
-    Stage, Steps, Turn,
+    Compiling, EventCounter, Extent, FilterEntry, Flow, Found, Need, Pace, Rank, RequestStep, ResponseBodyStep,
+    ResponseView, Stage, Steps, Turn,
 };
 use crate::units;
 
@@ -29,7 +29,8 @@ route. The request ends if the client disconnects meanwhile.
 HTTP/3, is closed without a response; the fault is `closed_by_filter`. `grpc_status` answers gRPC requests with this status, and others
 with `status`. Without it, the gRPC status follows from `status`, for example 503 is `UNAVAILABLE`.
 
-`bandwidth` sends the bodies of responses no faster than `rate`, as `bandwidth_limit` does for each stream.
+`bandwidth` sends the bodies of responses, and what WebSockets and other tunnels send to the client, no faster than `rate`, as
+`bandwidth_limit` does for each stream.
 
 `share` is a percentage with up to four decimals, 100% by default. A delayed request may be aborted, too: the shares are drawn
 independently, and the delay comes first.
@@ -294,9 +295,20 @@ impl ResponseBodyStep for SlowStep {
         if matches!(extent, Extent::Absent | Extent::Known(0)) {
             return None;
         }
+        Some((Stage::Pace(self.pace(view, turn)?), extent))
+    }
+
+    fn pace_tunnel(&self, _: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Option<Box<dyn Pace>> {
+        self.pace(view, turn)
+    }
+}
+
+impl SlowStep {
+    /// Returns the pace if this request is chosen.
+    fn pace(&self, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Option<Box<dyn Pace>> {
         let asked = self.when.draws(view.request, turn)?;
         let rate = ByteRate::parse(asked).map_or(self.rate, |asked| asked.or_lower(self.rate));
         turn.count(&self.slowed);
-        Some((Stage::Pace(rate.of_stream(0, turn.now)), extent))
+        Some(rate.of_stream(0, turn.now))
     }
 }

@@ -104,6 +104,7 @@ use model::filter::{FilterSpec, FilterUse};
 use model::{Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
+pub use bandwidth_limit::pace_of_connection;
 pub use body::{
     BadBody, Coded, Coder, Extent, MakeStage, Pace, Rank, RequestBodyStep, ResponseBodyStep, Stage, Tap, Turning,
 };

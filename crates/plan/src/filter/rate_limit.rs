@@ -67,7 +67,7 @@ A request that is held back keeps its connection; `connections_max` and the limi
 
 `shared` counts in a Redis or Valkey that several instances share, so that the limit holds over all of them. Each request costs one round
 trip; a worker sends what is asked at the same time together. `when_away` says what happens while the store does not answer within `timeout`.
-Redis must not be a Redis Cluster (a sharded one); its clock counts. Instances that share a limit need the same `name`, `rate`, `burst` and `over`.
+Redis may be one server or a Redis Cluster; its clock counts. Instances that share a limit need the same `name`, `rate`, `burst` and `over`.
 
 `equipoise_filter_events_total` counts requests that the store did not judge as `away`, and requests beyond the limit as `limited`, or `marked` in a dry run, and those that waited for their turn
 as `delayed`.

@@ -8,10 +8,15 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::handed::Handed;
 use crate::keyed;
 use crate::padded::Padded;
 
 const SHARDS: u64 = 64;
+/// Keys that another process may hold places of.
+const INHERITED_MAX: usize = 100_000;
+/// Places of a key that another process may hold: sums stay far below the range of 32 bits.
+const INHERITED_PLACES_MAX: u64 = 1 << 24;
 /// A shard with room for more entries gives memory back when it is a quarter full.
 const IDLE_ENTRIES_MAX: usize = 1024;
 
@@ -26,6 +31,8 @@ pub struct InFlight {
 struct Live {
     key: [u64; 2],
     shards: Box<[Padded<Mutex<Counts>>]>,
+    /// Places that the process before still holds, by key; they are counted in the shards as well.
+    inherited: Mutex<Counts>,
 }
 
 impl InFlight {
@@ -48,20 +55,8 @@ impl InFlight {
 
     /// Gives a place back.
     pub fn leave(&self, place: u64) {
-        let Some(live) = self.live.get() else { return };
-        let mut counts = live.shard(place);
-        let Some(count) = counts.get_mut(&place) else {
-            debug_assert!(false, "given back more often than taken");
-            return;
-        };
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&place);
-            // Half of it stays, so that keys that come and go do not move the entries each time.
-            if counts.capacity() > IDLE_ENTRIES_MAX && counts.len() <= counts.capacity() / 4 {
-                let half = counts.capacity() / 2;
-                counts.shrink_to(half);
-            }
+        if let Some(live) = self.live.get() {
+            live.leave(place, 1);
         }
     }
 
@@ -78,15 +73,74 @@ impl InFlight {
         live.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
+    /// Returns how many places keys hold, those included that the process before holds; at most `max` keys. `None` before the first.
+    pub fn hand_over(&self, max: usize) -> Option<Handed> {
+        let live = self.live.get()?;
+        let mut entries = Vec::new();
+        for shard in &live.shards {
+            let counts = lock(shard);
+            let room = max - entries.len();
+            entries.extend(counts.iter().take(room).map(|(hash, count)| [*hash, u64::from(*count)]));
+        }
+        Some(Handed { hash_key: live.key, entries })
+    }
+
+    /// Counts the places that the process before holds now, in place of those that it held when this was called last. Nothing is counted
+    /// if keys were counted here under another key of the hash.
+    pub fn inherit(&self, handed: &Handed) {
+        let live = self.live.get_or_init(|| Live::new(handed.hash_key));
+        if live.key != handed.hash_key {
+            return;
+        }
+        let mut inherited = lock(&live.inherited);
+        let mut held = Counts::default();
+        for [hash, count] in handed.entries.iter().filter(|[_, count]| *count > 0).take(INHERITED_MAX) {
+            held.insert(*hash, (*count).min(INHERITED_PLACES_MAX) as u32);
+        }
+        for (hash, count) in &held {
+            *live.shard(*hash).entry(*hash).or_default() += count;
+        }
+        for (hash, count) in std::mem::replace(&mut *inherited, held) {
+            live.leave(hash, count);
+        }
+    }
+
+    /// Gives back the places that the process before held, which has ended.
+    pub fn disinherit(&self) {
+        if let Some(live) = self.live.get() {
+            self.inherit(&Handed { hash_key: live.key, entries: Vec::new() });
+        }
+    }
+
     fn live(&self, chance: &mut dyn FnMut() -> u64) -> &Live {
-        self.live.get_or_init(|| Live {
-            key: [chance(), chance()],
-            shards: (0..SHARDS).map(|_| Padded::default()).collect(),
-        })
+        self.live.get_or_init(|| Live::new([chance(), chance()]))
     }
 }
 
 impl Live {
+    fn new(key: [u64; 2]) -> Self {
+        let shards = (0..SHARDS).map(|_| Padded::default()).collect();
+        Self { key, shards, inherited: Mutex::default() }
+    }
+
+    /// Gives places of a key back.
+    fn leave(&self, place: u64, places: u32) {
+        let mut counts = self.shard(place);
+        let Some(count) = counts.get_mut(&place) else {
+            debug_assert!(false, "given back more often than taken");
+            return;
+        };
+        *count -= places;
+        if *count == 0 {
+            counts.remove(&place);
+            // Half of it stays, so that keys that come and go do not move the entries each time.
+            if counts.capacity() > IDLE_ENTRIES_MAX && counts.len() <= counts.capacity() / 4 {
+                let half = counts.capacity() / 2;
+                counts.shrink_to(half);
+            }
+        }
+    }
+
     /// The bits in the middle of a hash: maps go by those at both ends.
     fn shard(&self, hash: u64) -> MutexGuard<'_, Counts> {
         lock(&self.shards[((hash >> 32) % SHARDS) as usize])
@@ -174,6 +228,45 @@ mod tests {
         });
         assert!((1..=3).contains(&most.into_inner()));
         assert_eq!(table.keys(), 0);
+    }
+
+    #[test]
+    fn places_of_the_process_before_count_until_it_gives_them_back() {
+        let (before, after) = (InFlight::default(), InFlight::default());
+        let places: Vec<u64> = (0..3).map(|_| before.enter(b"a", 3, &mut || 7).unwrap()).collect();
+        before.enter(b"b", 3, &mut || 7).unwrap();
+        after.inherit(&before.hand_over(10).unwrap());
+        assert_eq!((after.count(b"a"), after.count(b"b"), after.enter(b"a", 3, &mut || 9)), (3, 1, None));
+        before.leave(places[0]);
+        after.inherit(&before.hand_over(10).unwrap());
+        let own = after.enter(b"a", 3, &mut || 9).unwrap();
+        assert_eq!((after.count(b"a"), after.enter(b"a", 3, &mut || 9)), (3, None));
+        // A third process gets what both hold.
+        let third = InFlight::default();
+        third.inherit(&after.hand_over(10).unwrap());
+        assert_eq!((third.count(b"a"), third.count(b"b")), (3, 1));
+        after.disinherit();
+        assert_eq!((after.count(b"a"), after.count(b"b"), after.keys()), (1, 0, 1));
+        after.leave(own);
+        third.inherit(&after.hand_over(10).unwrap());
+        assert_eq!((after.keys(), third.keys()), (0, 0));
+        assert!(InFlight::default().hand_over(10).is_none());
+        assert_eq!(before.hand_over(1).unwrap().entries.len(), 1);
+    }
+
+    #[test]
+    fn hostile_counts_of_another_process_neither_overflow_nor_stay() {
+        let table = InFlight::default();
+        table.enter(b"a", 1, &mut || 7).unwrap();
+        let key = table.hand_over(1).unwrap().hash_key;
+        let hostile = (0..300_000_u64).map(|hash| [hash % 200_000, u64::MAX - hash % 3]);
+        for _ in 0..3 {
+            table.inherit(&Handed { hash_key: key, entries: hostile.clone().collect() });
+            assert!(table.keys() <= INHERITED_MAX + 1, "{}", table.keys());
+        }
+        table.inherit(&Handed { hash_key: [0, 1], entries: vec![[1, 1]] });
+        table.disinherit();
+        assert_eq!((table.keys(), table.count(b"a")), (1, 1));
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use std::time::Instant;
 use model::snapshot::ConnectionsPerAddress;
 use model::{AddressList, Issue};
 
-use super::{InFlight, Limit, Network, Rates};
+use super::{InFlight, Limit, LimitState, Network, Rates};
 use crate::addresses::AddressTable;
 
 /// The bounds, compiled. Listeners of later plans take over what was counted.
@@ -88,6 +88,12 @@ impl PerAddress {
                 _ => Ok(Some(open)),
             }
         })
+    }
+
+    /// Returns what is kept of addresses, and what tells whether another process keeps it in the same way.
+    pub(crate) fn limits(&self) -> (String, [LimitState; 2]) {
+        let states = [LimitState::InFlight(Arc::clone(&self.open)), LimitState::Rates(Arc::clone(&self.rates))];
+        (format!("{:?} {}", self.network, self.keys_max), states)
     }
 
     /// Returns whether the address has as many connections as it may already, without counting one.

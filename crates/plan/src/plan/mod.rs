@@ -16,7 +16,7 @@ use crate::agents::AgentList;
 use crate::cluster::ClusterPlan;
 use crate::cluster::state::{ClusterState, ListenerState};
 use crate::expression::Condition;
-use crate::limit::PerAddress;
+use crate::limit::{LimitName, LimitState, PerAddress};
 use crate::map::MapPlan;
 use crate::route::router::Router;
 use crate::route::sni::SniTable;
@@ -89,6 +89,24 @@ impl Plan {
     /// Returns the listener of this name.
     pub fn listener(&self, name: &str) -> Option<&Arc<ListenerPlan>> {
         self.listeners.iter().find(|plan| plan.listener.name.as_str() == name)
+    }
+}
+
+impl Plan {
+    /// Returns the state of all limits by key: those of routes, and those on connections of an address.
+    pub fn limits(&self) -> Vec<(LimitName, LimitState)> {
+        let of_listener = |listener: &Arc<ListenerPlan>| {
+            let (key, states) = listener.per_address.as_ref()?.limits();
+            let (of, filter) = (format!("listeners/{}", listener.listener.name), "connections_per_address");
+            let name = LimitName { of, filter, key, settings: 0 };
+            Some(states.map(|state| (name.clone(), state)))
+        };
+        let listeners = self.listeners.iter().filter_map(of_listener).flatten();
+        let routes = self
+            .routes
+            .iter()
+            .flat_map(|plan| plan.chain.limits(&format!("routes/{}", plan.route.name)).collect::<Vec<_>>());
+        listeners.chain(routes).collect()
     }
 }
 

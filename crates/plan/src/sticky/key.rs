@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use model::persistence::PrefixLengths;
 use model::snapshot::HashKey;
-use model::{FieldName, RequestHead, ResponseHead};
+use model::{Address, FieldName, RequestHead, ResponseHead};
 
 use super::table::Begun;
+use crate::hash::FastMap;
 use crate::route::query;
 
 /// What is looked up in the table.
@@ -15,6 +16,8 @@ pub(super) enum Key {
     LearnedHeader(FieldName),
     Header(FieldName),
     Source(PrefixLengths),
+    /// With the places of endpoints by their addresses.
+    Rdp(FastMap<Address, u32>),
 }
 
 /// What is looked up among labels of endpoints.
@@ -34,7 +37,7 @@ impl Key {
             }
             _ if nth > 0 => None,
             (Self::Source(lengths), _) => return Some(begun.key(&masked(client, *lengths).to_be_bytes())),
-            (_, None) => None,
+            (Self::Rdp(_), _) | (_, None) => None,
             (Self::LearnedHeader(name) | Self::Header(name), Some(head)) => head.fields.get(name),
         };
         value.filter(|value| !value.is_empty()).map(|value| begun.key(value))
@@ -49,7 +52,7 @@ impl Key {
                 fields.filter_map(|field| model::cookie::value_set(field.value, name)).next_back()
             }
             Self::LearnedHeader(name) => response.fields.get(name).filter(|value| !value.is_empty()),
-            Self::Header(_) | Self::Source(_) => None,
+            Self::Header(_) | Self::Source(_) | Self::Rdp(_) => None,
         };
         value.map(|value| begun.key(value))
     }

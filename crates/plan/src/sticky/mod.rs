@@ -18,14 +18,14 @@ mod pinned;
 mod session;
 mod table;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
 use model::limits::SESSION_COOKIES_MAX;
 use model::persistence::{self as model_of, Learned, PrefixLengths, SessionBy, SessionTable, WhenAway, WhenFull};
 use model::snapshot::Cluster;
-use model::{FieldName, RequestHead, ResponseHead};
+use model::{Address, FieldName, RequestHead, ResponseHead};
 
 use crate::cluster::EndpointPlan;
 use crate::hash::FastMap;
@@ -45,6 +45,15 @@ pub struct Persistence {
     ids: Box<[u64]>,
     /// The other way round.
     places: FastMap<u64, u32>,
+}
+
+/// What a client of Remote Desktop says of its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RdpCookie<'a> {
+    /// Its user.
+    User(&'a [u8]),
+    /// The endpoint that has its session.
+    Host(SocketAddr),
 }
 
 /// How sessions are told apart, compiled.
@@ -73,6 +82,10 @@ impl Persistence {
                 table(Key::Header(FieldName::new(name).ok()?), *bounds, settings, previous)
             }
             SessionBy::Source(lengths, bounds) => table(Key::Source(*lengths), *bounds, settings, previous),
+            SessionBy::Rdp(bounds) => {
+                let places = endpoints.iter().zip(0..).map(|(plan, place)| (plan.endpoint.address.clone(), place));
+                table(Key::Rdp(places.collect()), *bounds, settings, previous)
+            }
             SessionBy::Route(route) => {
                 let label = |(plan, place): (&EndpointPlan, u32)| {
                     Some((plan.endpoint.placement.labels.get(&route.label)?.as_bytes().into(), place))
@@ -126,9 +139,8 @@ impl Persistence {
                 let mut keys = keys.inspect(|key| first = first.or(Some(*key)));
                 let known = keys.find_map(|key| Some((key, in_table(table, key, now, idle)?)));
                 let Some(found) = known.map(|(key, _)| key).or(first) else { return Session::default() };
-                let remembered = known.map(|(_, id)| id);
-                let pinned = remembered.map(|id| self.places.get(&id).copied().unwrap_or(GONE));
-                Session { pinned, key: Some(found), remembered, may_begin: !key.is_learned(), ..Session::default() }
+                let session = self.remembered(found, known.map(|(_, id)| id));
+                Session { may_begin: !key.is_learned(), ..session }
             }
             By::Route(key, places) => {
                 let values = (0..SESSION_COOKIES_MAX).map_while(|nth| key.of(head?, nth));
@@ -139,6 +151,34 @@ impl Persistence {
                 Session { pinned, may_begin, ..Session::default() }
             }
         }
+    }
+
+    /// Returns whether the cookie of a client of Remote Desktop is wanted, see [`Self::find_rdp`].
+    pub fn is_by_rdp(&self) -> bool {
+        matches!(self.by, By::Table(Key::Rdp(_), ..))
+    }
+
+    /// What is known of the session of a client of Remote Desktop with this cookie.
+    pub fn find_rdp(&self, cookie: RdpCookie<'_>, at: Moment, chance: &mut dyn FnMut() -> u64) -> Session {
+        let By::Table(Key::Rdp(places), table, bounds) = &self.by else { return Session::default() };
+        match cookie {
+            RdpCookie::User(user) => {
+                let begun = table.begun(at.now, chance);
+                let key = begun.key(user);
+                let session = self.remembered(key, table.find(key, begun.tick(at.now), idle_of(bounds)));
+                Session { may_begin: true, ..session }
+            }
+            // One that no endpoint has may come from a time before: the balancer chooses.
+            RdpCookie::Host(address) => {
+                Session { pinned: places.get(&Address::Ip(address)).copied(), ..Session::default() }
+            }
+        }
+    }
+
+    /// The session of a key for which the table remembers this id.
+    fn remembered(&self, key: u64, remembered: Option<u64>) -> Session {
+        let pinned = remembered.map(|id| self.places.get(&id).copied().unwrap_or(GONE));
+        Session { pinned, key: Some(key), remembered, ..Session::default() }
     }
 
     /// Takes our cookie out of a request that goes to an endpoint.
@@ -224,6 +264,7 @@ impl Persistence {
             SessionBy::Learned(Learned::Header(name), _) => format!("learned header {name}"),
             SessionBy::Header(name, _) => format!("header {name}"),
             SessionBy::Source(PrefixLengths { v4, v6 }, _) => format!("source {v4} {v6}"),
+            SessionBy::Rdp(_) => "rdp".to_owned(),
             SessionBy::Cookie(_) | SessionBy::Route(_) => String::new(),
         }
     }
@@ -269,6 +310,7 @@ fn is_by_same(one: &SessionBy, other: &SessionBy) -> bool {
         (SessionBy::Learned(one, _), SessionBy::Learned(other, _)) => one == other,
         (SessionBy::Header(one, _), SessionBy::Header(other, _)) => one == other,
         (SessionBy::Source(one, _), SessionBy::Source(other, _)) => one == other,
+        (SessionBy::Rdp(_), SessionBy::Rdp(_)) => true,
         _ => false,
     }
 }

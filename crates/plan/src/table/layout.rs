@@ -190,6 +190,12 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// Keeps the beginning of a key.
+    pub(super) fn name_in_part(&mut self, key: &[u8]) {
+        self.name(key);
+        self.words[1] &= !WHOLE;
+    }
+
     pub(super) fn forget(&mut self) {
         self.words.fill(0);
     }

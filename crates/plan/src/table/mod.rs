@@ -59,8 +59,10 @@ pub struct Row {
 /// One entry, for the process that follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handed {
-    /// The bytes of the key.
+    /// The bytes of the key, or those that are kept of a longer one.
     pub key: Vec<u8>,
+    /// Hash of a key that is kept in part, under [`Table::hash_key`].
+    pub hash: Option<u64>,
     /// Time since its last count.
     pub idle: Duration,
     /// Its counters, in the order of the settings, and then its rates.
@@ -259,14 +261,15 @@ impl Table {
     }
 
     /// Returns what the process that follows needs, the entries counted last first, at most `max`, and none that was idle for longer than
-    /// `since`. Keys that are kept in part are left out.
+    /// `since`. Entries whose key is not known at all are left out.
     pub fn hand_over(&self, max: usize, since: Duration, now: Instant) -> Vec<Handed> {
         let mut all = Vec::new();
         self.each(now, |entry, tick| {
-            let is_wanted = entry.is_key_whole() && entry.idle(tick) <= since;
+            let is_wanted = !entry.is_nameless() && entry.idle(tick) <= since;
             if let Some(key) = entry.key().filter(|_| is_wanted) {
                 let values = self.layout.readings().map(|(_, place)| self.layout.read(entry, place, tick)).collect();
-                all.push(Handed { key: key.to_vec(), idle: entry.idle(tick), values });
+                let hash = (!entry.is_key_whole()).then(|| entry.hash());
+                all.push(Handed { key: key.to_vec(), hash, idle: entry.idle(tick), values });
             }
             // No more than twice as many as are wanted are held.
             if all.len() >= 2 * max.max(1) {
@@ -279,21 +282,41 @@ impl Table {
         all
     }
 
-    /// Takes in what [`Self::hand_over`] gave of a table of the same shape. Entries of another number of values are passed over.
-    pub fn inherit(&self, handed: &[Handed], now: Instant, chance: &mut dyn FnMut() -> u64) {
+    /// Returns the key of the hashes of its entries. `None` before the first entry.
+    pub fn hash_key(&self) -> Option<[u64; 2]> {
+        self.state.store.get().map(Store::key)
+    }
+
+    /// Takes in what [`Self::hand_over`] gave of a table of the same shape. Entries of another number of values are passed over, and so are
+    /// keys in part if the table has another [`Self::hash_key`]. Without one, `chance` gives it.
+    pub fn inherit(
+        &self,
+        (handed, hash_key): (&[Handed], Option<[u64; 2]>),
+        now: Instant,
+        chance: &mut dyn FnMut() -> u64,
+    ) {
         let places: Vec<_> = self.layout.readings().map(|(_, place)| place).collect();
+        let mut given = hash_key.into_iter().flatten();
         // The time of the table begins so early that entries can have been idle.
-        let store = self.store(now.checked_sub(self.settings.expire).unwrap_or(now), chance);
-        let tick = store.tick(now);
+        let begins = now.checked_sub(self.settings.expire).unwrap_or(now);
+        let store = self.store(begins, &mut || given.next().unwrap_or_else(&mut *chance));
+        let (tick, is_same) = (store.tick(now), hash_key == Some(store.key()));
         // Those counted last come last, so that they push out others and not others them.
         for one in handed.iter().rev().filter(|one| one.values.len() == places.len() && one.idle < self.settings.expire)
         {
-            let hash = store.hash(&one.key);
+            let hash = match one.hash {
+                None => store.hash(&one.key),
+                Some(hash) if is_same => hash,
+                Some(_) => continue,
+            };
             let counted_at = tick.saturating_sub(one.idle.as_millis() as u64);
             store.with_bucket(hash, |bucket| {
                 let time = store::Time { now: counted_at, ..self.time(tick) };
                 let place = self.place(bucket, (hash, Some(&one.key)), time);
                 let mut entry = bucket.entry(place);
+                if one.hash.is_some() {
+                    entry.name_in_part(&one.key);
+                }
                 for (place, value) in places.iter().zip(&one.values) {
                     self.layout.write(&mut entry, *place, tick, *value);
                 }

@@ -64,6 +64,10 @@ impl Store {
         Self { epoch, key, ways, buckets_per_shard, words, shards: (0..shards).map(|_| Padded::default()).collect() }
     }
 
+    pub(super) fn key(&self) -> [u64; 2] {
+        self.key
+    }
+
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
         keyed::hash(self.key, key)
     }

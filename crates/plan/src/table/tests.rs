@@ -146,7 +146,7 @@ fn entries_that_are_inherited_are_as_idle_as_they_were() {
     bench.count("new", &[(Counter::Requests, 2)]);
     let handed = bench.table.hand_over(10, 60 * SECOND, bench.now);
     let mut after = Bench { table: table(by_text(1_000)), now: bench.now };
-    after.table.inherit(&handed, after.now, &mut || 9);
+    after.table.inherit((&handed, None), after.now, &mut || 9);
     let idle = |key: &[u8]| after.table.row(key, after.now).unwrap().idle;
     assert_eq!((idle(b"old"), idle(b"new")), (50 * SECOND, Duration::ZERO));
     after.wait(10_000);
@@ -274,23 +274,56 @@ fn the_process_that_follows_takes_over_what_is_alive() {
     bench.count("old", &[(Counter::Requests, 1)]);
     bench.wait(59_000);
     bench.count("young", &[(Counter::Requests, 2), (Counter::BytesOut, 9)]);
-    bench.count(&"long".repeat(20), &[(Counter::Requests, 3)]);
     let handed = bench.table.hand_over(10, Duration::MAX, bench.now);
     assert_eq!(handed.iter().map(|one| one.key.as_slice()).collect::<Vec<_>>(), [&b"young"[..], b"old"]);
     assert_eq!(handed[0].values, [2, 0, 9, 2, 9]);
     assert_eq!(bench.table.hand_over(1, Duration::MAX, bench.now).len(), 1);
     assert_eq!(bench.table.hand_over(10, SECOND, bench.now), handed[..1]);
     let next = Bench::new(by_text(1_000));
-    next.table.inherit(&handed, next.now, &mut || 9);
+    next.table.inherit((&handed, None), next.now, &mut || 9);
     assert_eq!((next.get("old", "requests"), next.get("young", "requests_rate")), (1, 2));
     let strange = [
-        Handed { key: b"few".to_vec(), idle: Duration::ZERO, values: vec![1] },
-        Handed { key: b"late".to_vec(), idle: 60 * SECOND, values: vec![1; 5] },
-        Handed { key: vec![b'x'; 5_000], idle: Duration::ZERO, values: vec![u64::MAX; 5] },
+        Handed { key: b"few".to_vec(), hash: None, idle: Duration::ZERO, values: vec![1] },
+        Handed { key: b"late".to_vec(), hash: None, idle: 60 * SECOND, values: vec![1; 5] },
+        Handed { key: vec![b'x'; 5_000], hash: None, idle: Duration::ZERO, values: vec![u64::MAX; 5] },
     ];
-    next.table.inherit(&strange, next.now, &mut || 9);
+    next.table.inherit((&strange, None), next.now, &mut || 9);
     assert_eq!((next.get("few", "requests"), next.get("late", "requests")), (0, 0));
     assert_eq!(next.table.alive(next.now), 3);
+}
+
+#[test]
+fn keys_of_any_length_are_handed_over_and_counted_on() {
+    let bench = Bench::new(by_text(1_000));
+    let (long, other) = ("k".repeat(36), format!("{}!", "k".repeat(35)));
+    bench.count(&long, &[(Counter::Requests, 3)]);
+    bench.count(&other, &[(Counter::Requests, 4)]);
+    bench.count("short", &[(Counter::Requests, 5)]);
+    let handed = bench.table.hand_over(10, Duration::MAX, bench.now);
+    let key = bench.table.hash_key();
+    assert_eq!((handed.len(), handed.iter().filter(|one| one.hash.is_some()).count()), (3, 2));
+    let next = Bench::new(by_text(1_000));
+    for _ in 0..2 {
+        next.table.inherit((&handed, key), next.now, &mut || 9);
+        assert_eq!(
+            (next.get(&long, "requests"), next.get(&other, "requests"), next.get("short", "requests")),
+            (3, 4, 5)
+        );
+    }
+    next.count(&long, &[(Counter::Requests, 1)]);
+    assert_eq!((next.get(&long, "requests"), next.table.alive(next.now)), (4, 3));
+    assert_eq!(next.table.row(long.as_bytes(), next.now).unwrap().key, format!("{}…", "k".repeat(32)));
+    // The process after that gets them too; one that has counted under a key of its own gets those that are whole.
+    let third = Bench::new(by_text(1_000));
+    let handed = next.table.hand_over(10, Duration::MAX, next.now);
+    third.table.inherit((&handed, next.table.hash_key()), third.now, &mut || 9);
+    assert_eq!((third.get(&long, "requests"), third.get("short", "requests")), (4, 5));
+    for hash_key in [None, key] {
+        let own = Bench::new(by_text(1_000));
+        own.table.count(b"own", &[(Counter::Requests, 1)], own.now, &mut || 11);
+        own.table.inherit((&handed, hash_key), own.now, &mut || 9);
+        assert_eq!((own.get(&long, "requests"), own.get("short", "requests"), own.get("own", "requests")), (0, 5, 1));
+    }
 }
 
 #[test]

@@ -98,10 +98,15 @@ impl ClusterTls {
 
     /// Returns the name to ask for and to verify: the configured one, or the host part of the endpoint's name.
     pub(crate) fn name_for(&self, endpoint: &Endpoint) -> Option<ServerName<'static>> {
+        self.name_of(&endpoint.name)
+    }
+
+    /// The same for what listens at `HOST:PORT`.
+    pub(crate) fn name_of(&self, place: &str) -> Option<ServerName<'static>> {
         if let Some(name) = &self.server_name {
             return Some(name.clone());
         }
-        let host = endpoint.name.rsplit_once(':').map_or(endpoint.name.as_str(), |(host, _)| host);
+        let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
         match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
             Ok(address) => Some(ServerName::IpAddress(address.into())),
             Err(_) => ServerName::try_from(host.to_owned()).ok(),

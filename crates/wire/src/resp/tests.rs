@@ -49,7 +49,7 @@ fn what_is_no_reply_or_too_large_is_an_error() {
         ":\r\n",
         "$-2\r\n",
         "$65537\r\n",
-        "*65\r\n",
+        "*16385\r\n",
         "$1\r\nab\r\n",
         "+a\rb",
         ":99999999999999999999\r\n",
@@ -70,5 +70,100 @@ proptest! {
             prop_assert_eq!(read_reply(&bytes[..count]), Ok(Some((reply, count))));
             prop_assert!((0..count).all(|cut| read_reply(&bytes[..cut]) == Ok(None)));
         }
+    }
+}
+
+mod cluster {
+    use super::super::cluster::*;
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        // `CLUSTER KEYSLOT` says so.
+        for (key, slot) in [
+            ("", 0),
+            ("123456789", 12_739),
+            ("foo", 12_182),
+            ("{user1000}.following", 3_443),
+            ("{user1000}.followers", 3_443),
+            ("user1000", 3_443),
+            ("foo{{bar}}zap", slot_of(b"{bar")),
+            ("foo{bar}{zap}", slot_of(b"bar")),
+        ] {
+            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+        }
+        assert_ne!(slot_of(b"foo{}{bar}"), slot_of(b"bar"), "an empty tag is none");
+        assert_ne!(slot_of(b"foo{bar"), slot_of(b"bar"));
+    }
+
+    fn node(host: Option<&str>, port: u16) -> Node {
+        Node { host: host.map(Into::into), port }
+    }
+
+    #[test]
+    fn redirects_are_read_and_other_errors_are_none() {
+        let read = |text: &str| Redirect::read(text.as_bytes());
+        let moved = |host, port| Some(Redirect { is_ask: false, slot: 3_999, node: node(host, port) });
+        assert_eq!(read("MOVED 3999 127.0.0.1:6381"), moved(Some("127.0.0.1"), 6_381));
+        assert_eq!(read("MOVED 3999 ::1:6381"), moved(Some("::1"), 6_381));
+        assert_eq!(read("MOVED 3999 :6381"), moved(None, 6_381));
+        assert_eq!(read("MOVED 3999 ?:6381"), moved(None, 6_381));
+        assert!(read("ASK 3999 a.test:1").is_some_and(|redirect| redirect.is_ask));
+        for text in [
+            "",
+            "MOVED",
+            "MOVED 3999",
+            "MOVED 16384 a:1",
+            "MOVED -1 a:1",
+            "MOVED 1 a",
+            "MOVED 1 a:0",
+            "MOVED 1 a:65536",
+            "MOVED 1 a\tb:1",
+            "MOVEDX 1 a:1",
+            "TRYAGAIN Multiple keys",
+            &format!("ASK 1 {}:1", "a".repeat(254)),
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+        assert_eq!(Redirect::read(b"MOVED 1 \xff:1"), None);
+    }
+
+    fn range(first: i64, last: i64, host: Option<&str>, port: i64) -> Reply {
+        let host = Reply::Text(host.map(|host| host.as_bytes().to_vec()));
+        let node = Reply::List(Some(vec![host, Reply::Number(port), Reply::Text(Some(b"id".to_vec()))]));
+        Reply::List(Some(vec![Reply::Number(first), Reply::Number(last), node.clone(), node]))
+    }
+
+    #[test]
+    fn a_map_has_the_ranges_that_can_be_understood() {
+        let ranges = vec![
+            range(0, 99, Some("10.0.0.1"), 6_379),
+            range(100, 16_383, None, 6_380),
+            range(5, 5, Some(""), 6_380),
+            range(7, 16_384, Some("bad"), 1),
+            range(-1, 5, Some("bad"), 1),
+            range(9, 8, Some("none"), 1),
+            range(0, 5, Some("bad"), 0),
+            range(0, 5, Some("b d"), 1),
+            Reply::List(None),
+            Reply::Number(1),
+        ];
+        let mut map = SlotMap::read(&Reply::List(Some(ranges))).unwrap();
+        assert_eq!(map.owner(99), Some(&node(Some("10.0.0.1"), 6_379)));
+        assert_eq!((map.owner(100), map.owner(5)), (Some(&node(None, 6_380)), Some(&node(None, 6_380))));
+        assert_eq!((map.owner(16_384), map.owner(0)), (None, Some(&node(Some("10.0.0.1"), 6_379))));
+        map.set(100, &node(Some("10.0.0.2"), 1));
+        assert_eq!((map.owner(100), map.owner(101)), (Some(&node(Some("10.0.0.2"), 1)), Some(&node(None, 6_380))));
+        for other in [Reply::List(None), Reply::List(Some(Vec::new())), Reply::Status(b"OK".to_vec())] {
+            assert_eq!(SlotMap::read(&other), None);
+        }
+    }
+
+    #[test]
+    fn a_map_of_too_many_nodes_is_bounded() {
+        let mut map = SlotMap::default();
+        (1..2_000).for_each(|port| map.set(port, &node(None, port)));
+        let known = (0..SLOTS).filter(|slot| map.owner(*slot).is_some()).count();
+        assert_eq!((known, map.owner(1), map.owner(1_999)), (NODES_MAX, Some(&node(None, 1)), None));
     }
 }

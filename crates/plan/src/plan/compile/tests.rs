@@ -12,7 +12,8 @@ use crate::testing::{Worker, cluster, compiled, endpoint, health_check, http_lis
 use crate::{HealthState, Outcome};
 
 fn tcp_listener(name: &str, target: TcpTarget) -> Listener {
-    let tcp = TcpListener { target, idle_timeout: std::time::Duration::from_secs(1) };
+    let bandwidth = model::snapshot::Bandwidth::default();
+    let tcp = TcpListener { target, idle_timeout: std::time::Duration::from_secs(1), bandwidth };
     Listener { protocol: Protocol::Tcp(tcp), ..http_listener(name) }
 }
 

@@ -1,42 +1,46 @@
 //! The connection of a worker to a store.
 
+mod drive;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll, Waker, ready};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use model::Address;
-use plan::filter::{Away, Spent, StoreLogin};
+use plan::filter::{Spent, StoreLogin};
 use tokio::sync::oneshot;
-use wire::resp::{Reply, read_reply, write_command};
+use wire::resp::cluster::{Redirect, SlotMap};
+use wire::resp::{Reply, write_command};
 
 use super::script;
-use crate::byte_stream::ByteStream;
-use crate::socket;
+use super::target::Target;
 use crate::worker_plan::ClusterLocal;
 
 /// Questions without an answer, beyond which the store counts as away.
 const WAITING_MAX: usize = 4096;
 /// How long connecting and logging in may take.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Pauses between attempts to connect.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// A link that nobody asks for so long ends.
-const IDLE: Duration = Duration::from_secs(60);
-/// Bytes of replies that are not read yet. They are small.
-const INPUT_BYTES_MAX: usize = 256 << 10;
-const READ_BYTES: usize = 4 << 10;
 
-type Answer = Result<Spent, Away>;
+type Answer = Result<Spent, Missed>;
+
+/// Why a link has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Missed {
+    /// The store does not answer.
+    Away,
+    /// Another node of a Redis Cluster has it.
+    Elsewhere(Redirect),
+}
 
 /// See the module.
 pub(super) struct Link {
     local: RefCell<Rc<ClusterLocal>>,
     login: Arc<StoreLogin>,
+    /// The node of a Redis Cluster that it is to; `None`: the first endpoint that is up.
+    target: Option<Target>,
     state: Cell<State>,
     /// Commands that are not written yet.
     out: RefCell<Vec<u8>>,
@@ -72,6 +76,10 @@ enum Waiting {
         answer: oneshot::Sender<Answer>,
         at: Instant,
     },
+    /// The reply to `ASKING`, which is of no interest.
+    Asking,
+    /// The reply to `CLUSTER SLOTS`.
+    Slots(oneshot::Sender<SlotMap>),
 }
 
 /// Why a connection has ended.
@@ -86,10 +94,16 @@ enum End {
 
 impl Link {
     /// Begins to connect. `forget` is called when it ends because nobody asks any more.
-    pub(super) fn start(local: &Rc<ClusterLocal>, login: &Arc<StoreLogin>, forget: fn(&Rc<Self>)) -> Rc<Self> {
+    pub(super) fn start(
+        local: &Rc<ClusterLocal>,
+        login: &Arc<StoreLogin>,
+        target: Option<Target>,
+        forget: fn(&Rc<Self>),
+    ) -> Rc<Self> {
         let link = Rc::new(Self {
             local: RefCell::new(local.clone()),
             login: login.clone(),
+            target,
             state: Cell::new(State::Beginning),
             out: RefCell::default(),
             waiting: RefCell::default(),
@@ -100,32 +114,45 @@ impl Link {
             asked_at: Cell::new(Instant::now()),
             waker: RefCell::default(),
         });
-        tokio::task::spawn_local(drive(link.clone(), forget));
+        tokio::task::spawn_local(drive::drive(link.clone(), forget));
         link
     }
 
-    /// Returns whether it is to this cluster, with this login.
-    pub(super) fn is_for(&self, local: &ClusterLocal, login: &Arc<StoreLogin>) -> bool {
-        let known = self.local.borrow();
-        known.plan.cluster.name == local.plan.cluster.name && (Arc::ptr_eq(&self.login, login) || self.login == *login)
+    /// Returns whether it is to this node, or to the first endpoint.
+    pub(super) fn is_to(&self, target: Option<&Target>) -> bool {
+        self.target.as_ref() == target
     }
 
-    /// Asks about a key.
+    /// Returns whether the store answers.
+    pub(super) fn is_up(&self) -> bool {
+        self.state.get() == State::Up
+    }
+
+    /// Returns where it is connected.
+    pub(super) fn address(&self) -> Option<Address> {
+        self.address.borrow().clone()
+    }
+
+    /// Asks about a key. `is_asking`: its slot is moving to this node.
     ///
     /// # Errors
     /// There is no connection, or too much waits for it.
     pub(super) fn ask(
         &self,
         local: &Rc<ClusterLocal>,
-        key: &[u8],
+        (key, is_asking): (&[u8], bool),
         arguments: &[String; 3],
-    ) -> Result<oneshot::Receiver<Answer>, Away> {
+    ) -> Result<oneshot::Receiver<Answer>, Missed> {
         self.follow(local);
         let now = Instant::now();
         self.asked_at.set(now);
         let mut waiting = self.waiting.borrow_mut();
         if self.state.get() == State::Down || waiting.len() >= WAITING_MAX {
-            return Err(Away);
+            return Err(Missed::Away);
+        }
+        if is_asking {
+            waiting.push_back(Waiting::Asking);
+            write_command(&[b"ASKING"], &mut self.out.borrow_mut());
         }
         let (answer, found) = oneshot::channel();
         waiting.push_back(Waiting::Ask { answer, at: now });
@@ -136,12 +163,26 @@ impl Link {
         Ok(found)
     }
 
+    /// Asks which node has which slot. `None`: there is no connection.
+    pub(super) fn ask_slots(&self) -> Option<oneshot::Receiver<SlotMap>> {
+        self.asked_at.set(Instant::now());
+        let mut waiting = self.waiting.borrow_mut();
+        if self.state.get() == State::Down || waiting.len() >= WAITING_MAX {
+            return None;
+        }
+        let (answer, found) = oneshot::channel();
+        waiting.push_back(Waiting::Slots(answer));
+        write_command(&[b"CLUSTER", b"SLOTS"], &mut self.out.borrow_mut());
+        self.wake();
+        Some(found)
+    }
+
     /// A question was not answered in time: if replies have stopped altogether, the connection is given up.
     pub(super) fn is_late(&self, timeout: Duration) {
         let waiting = self.waiting.borrow();
         let oldest = waiting.iter().find_map(|waiting| match waiting {
             Waiting::Ask { at, .. } => Some(*at),
-            Waiting::Setup => None,
+            Waiting::Setup | Waiting::Asking | Waiting::Slots(_) => None,
         });
         if self.state.get() == State::Up && oldest.is_some_and(|at| at.elapsed() >= timeout.max(CONNECT)) {
             self.is_spent.set(true);
@@ -155,6 +196,10 @@ impl Link {
             return;
         }
         *self.local.borrow_mut() = local.clone();
+        if self.target.is_some() {
+            // Nodes come from the store itself.
+            return;
+        }
         let address = self.address.borrow();
         let is_there =
             |address: &Address| local.plan.cluster.endpoints.iter().any(|endpoint| endpoint.address == *address);
@@ -216,7 +261,20 @@ impl Link {
                 self.load_script();
                 Ok(())
             }
-            (Waiting::Ask { .. }, Reply::Error(message)) => {
+            (Waiting::Asking, _) => Ok(()),
+            (Waiting::Slots(answer), reply) => {
+                // Without a map the sender is dropped, which is an answer.
+                if let Some(map) = SlotMap::read(reply) {
+                    let _ = answer.send(map);
+                }
+                Ok(())
+            }
+            (Waiting::Ask { answer, .. }, Reply::Error(message)) => {
+                if let Some(redirect) = Redirect::read(message) {
+                    let _ = answer.send(Err(Missed::Elsewhere(redirect)));
+                    self.has_answered.set(true);
+                    return Ok(());
+                }
                 // The sender is dropped, which is an answer. Those who asked after it have theirs to come.
                 self.tell_once("the store of a shared limit fails", message);
                 if answers_nobody(message) { Err(End::Broken) } else { Ok(()) }
@@ -260,6 +318,9 @@ impl Link {
 
     /// Returns whether an endpoint before the one of this connection has come up again. `is_first` keeps whether none was up.
     fn is_outranked(&self, is_first: &mut bool) -> bool {
+        if self.target.is_some() {
+            return false;
+        }
         let local = self.local.borrow();
         let address = self.endpoint(0).and_then(|place| Some(&local.plan.cluster.endpoints.get(place)?.address));
         let was_first = std::mem::replace(is_first, address == self.address.borrow().as_ref());
@@ -281,152 +342,4 @@ fn answers_nobody(message: &[u8]) -> bool {
     let begins = [b"LOADING".as_slice(), b"MASTERDOWN", b"CLUSTERDOWN", b"NOAUTH", b"NOPERM"];
     // Before version 7, an error within a script comes after text of the script's own.
     begins.iter().any(|kind| message.starts_with(kind)) || message.windows(8).any(|word| word == b"READONLY")
-}
-
-/// Connects, answers and connects again, until nobody asks any more.
-async fn drive(link: Rc<Link>, forget: fn(&Rc<Link>)) {
-    let (mut pause, mut failures) = (PAUSE_MIN, 0);
-    loop {
-        link.is_spent.set(false);
-        link.has_answered.set(false);
-        let connected = tokio::time::timeout(CONNECT, connect(&link, failures)).await;
-        let end = match connected.ok().flatten() {
-            Some(io) => {
-                link.greet();
-                serve(&link, io).await
-            }
-            None => End::Broken,
-        };
-        if end == End::Better {
-            // What is asked from now on waits for the next connection.
-            link.state.set(State::Beginning);
-            link.give_up();
-            (pause, failures) = (PAUSE_MIN, 0);
-            continue;
-        }
-        if link.has_answered.get() {
-            // It begins with the first endpoint again.
-            (pause, failures) = (PAUSE_MIN, 0);
-        } else {
-            failures += 1;
-        }
-        if link.state.replace(State::Down) == State::Up && end == End::Broken && link.told.borrow().is_none() {
-            link.tell_once("the connection to the store of a shared limit is lost", b"trying again");
-        }
-        link.give_up();
-        if end == End::Idle || link.asked_at.get().elapsed() >= IDLE {
-            return forget(&link);
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
-    }
-}
-
-async fn connect(link: &Link, failures: usize) -> Option<ByteStream> {
-    let place = link.endpoint(failures)?;
-    let local = link.local.borrow().clone();
-    let endpoint = local.plan.cluster.endpoints.get(place)?;
-    let tcp = socket::connect(&endpoint.address, &local.plan.cluster.socket, None, true).await.ok()?;
-    *link.address.borrow_mut() = Some(endpoint.address.clone());
-    match &local.tls {
-        None => Some(ByteStream::Plain(tcp)),
-        Some(tls) => {
-            let stream = Box::pin(tls.connector.connect(tls.name_for(endpoint)?, tcp)).await.ok()?;
-            Some(ByteStream::Connected(Box::new(stream)))
-        }
-    }
-}
-
-/// Writes what is asked and reads what is answered, until the connection ends or nobody asks any more.
-async fn serve(link: &Link, mut io: ByteStream) -> End {
-    let (mut writing, mut written, mut input) = (Vec::new(), 0, Vec::new());
-    let begun = Instant::now();
-    let mut look = Box::pin(tokio::time::sleep(CONNECT));
-    let (mut is_first, mut is_outranked) = (false, false);
-    poll_fn(|cx| {
-        link.waker.borrow_mut().clone_from(&Some(cx.waker().clone()));
-        if link.is_spent.get() {
-            return Poll::Ready(End::Broken);
-        }
-        if let Poll::Ready(end) = poll_replies(link, cx, &mut io, &mut input) {
-            return Poll::Ready(end);
-        }
-        if poll_commands(link, cx, &mut io, (&mut writing, &mut written)).is_err() {
-            return Poll::Ready(End::Broken);
-        }
-        if is_outranked && link.waiting.borrow().is_empty() {
-            return Poll::Ready(End::Better);
-        }
-        while look.as_mut().poll(cx).is_ready() {
-            if link.asked_at.get().elapsed() >= IDLE {
-                return Poll::Ready(End::Idle);
-            }
-            if link.state.get() != State::Up && begun.elapsed() >= CONNECT {
-                return Poll::Ready(End::Broken);
-            }
-            if is_outranked {
-                // There was always a question: those of this moment get no answer.
-                return Poll::Ready(End::Better);
-            }
-            is_outranked = link.is_outranked(&mut is_first);
-            look.as_mut().reset(tokio::time::Instant::now() + CONNECT);
-        }
-        Poll::Pending
-    })
-    .await
-}
-
-/// Ready when the connection has ended.
-fn poll_replies(link: &Link, cx: &mut TaskContext<'_>, io: &mut ByteStream, input: &mut Vec<u8>) -> Poll<End> {
-    let mut room = [0; READ_BYTES];
-    loop {
-        let count = match ready!(io.poll_read(cx, &mut room)) {
-            Ok(0) | Err(_) => return Poll::Ready(End::Broken),
-            Ok(count) => count,
-        };
-        input.extend_from_slice(&room[..count]);
-        let mut taken = 0;
-        loop {
-            match read_reply(&input[taken..]) {
-                Ok(Some((reply, count))) => {
-                    taken += count;
-                    if let Err(end) = link.take(&reply) {
-                        return Poll::Ready(end);
-                    }
-                }
-                Ok(None) => break,
-                Err(_) => return Poll::Ready(End::Broken),
-            }
-        }
-        input.drain(..taken);
-        if input.len() > INPUT_BYTES_MAX {
-            return Poll::Ready(End::Broken);
-        }
-    }
-}
-
-/// Writes as much as the store takes.
-fn poll_commands(
-    link: &Link,
-    cx: &mut TaskContext<'_>,
-    io: &mut ByteStream,
-    (writing, written): (&mut Vec<u8>, &mut usize),
-) -> std::io::Result<()> {
-    loop {
-        if *written == writing.len() {
-            writing.clear();
-            *written = 0;
-            std::mem::swap(writing, &mut link.out.borrow_mut());
-            if writing.is_empty() {
-                return match io.poll_flush(cx) {
-                    Poll::Ready(flushed) => flushed,
-                    Poll::Pending => Ok(()),
-                };
-            }
-        }
-        match io.poll_write(cx, &writing[*written..]) {
-            Poll::Ready(count) => *written += count?,
-            Poll::Pending => return Ok(()),
-        }
-    }
 }

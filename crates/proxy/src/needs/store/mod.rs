@@ -1,11 +1,13 @@
 //! Limits that several instances share: one question to Redis for each request.
 //!
-//! Each worker has one connection to each store. What is asked while it writes leaves with the next write, and replies come in the order
-//! of questions, so that many requests share a round trip. While there is no connection, and none is being made for the first time, a
-//! request learns at once that the store is away.
+//! Each worker has one connection to each store, and to each node of one that is a Redis Cluster. What is asked while it writes leaves with
+//! the next write, and replies come in the order of questions, so that many requests share a round trip. While there is no connection, and
+//! none is being made for the first time, a request learns at once that the store is away.
 
 mod link;
 mod script;
+mod shards;
+mod target;
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -16,13 +18,18 @@ use std::time::Instant;
 
 use model::Fault;
 use plan::filter::{Away, Spent, StoreAsk};
+use tokio::sync::oneshot;
 
 use crate::exchange::Exchange;
-use link::Link;
+use link::{Link, Missed};
+use shards::Store;
+
+/// How often a question is sent on.
+const REDIRECTS_MAX: usize = 4;
 
 thread_local! {
-    /// The connections of this worker.
-    static LINKS: RefCell<Vec<Rc<Link>>> = const { RefCell::new(Vec::new()) };
+    /// The stores of this worker.
+    static STORES: RefCell<Vec<Rc<Store>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Asks the store, and waits for its answer.
@@ -32,32 +39,59 @@ thread_local! {
 pub(super) async fn spent(ask: StoreAsk, exchange: &mut Exchange<'_>) -> Result<Result<Spent, Away>, Fault> {
     let called = exchange.progress.route.and_then(|route| route.called.get(ask.cluster.place()));
     let Some(local) = called.and_then(|cluster| exchange.plan.cluster(cluster)) else { return Ok(Err(Away)) };
-    let link = LINKS.with_borrow_mut(|links| {
-        if let Some(link) = links.iter().find(|link| link.is_for(local, &ask.login)) {
-            return link.clone();
+    let store = STORES.with_borrow_mut(|stores| {
+        if let Some(store) = stores.iter().find(|store| store.is_for(local, &ask.login)) {
+            return store.clone();
         }
-        let link = Link::start(local, &ask.login, forget);
-        links.push(link.clone());
-        link
+        let store = Store::new(local, &ask.login, forget);
+        stores.push(store.clone());
+        store.look(local);
+        store
     });
-    let Ok(answer) = link.ask(local, &ask.key, &ask.arguments) else { return Ok(Err(Away)) };
+    let (mut link, mut is_asking, local) = (store.link_of(local, &ask.key), false, local.clone());
+    exchange.connection.watch.set(Instant::now(), ask.timeout);
+    for _ in 0..=REDIRECTS_MAX {
+        let answer = match link.ask(&local, (&ask.key, is_asking), &ask.arguments) {
+            Ok(found) => answer_of(found, exchange).await?,
+            Err(missed) => Some(Err(missed)),
+        };
+        match answer {
+            Some(Ok(spent)) => return Ok(Ok(spent)),
+            Some(Err(Missed::Elsewhere(redirect))) => {
+                (link, is_asking) = (store.elsewhere(&local, &redirect, &link), redirect.is_ask);
+            }
+            Some(Err(Missed::Away)) => {
+                store.is_missing(&local);
+                break;
+            }
+            None => {
+                link.is_late(ask.timeout);
+                store.is_missing(&local);
+                break;
+            }
+        }
+    }
+    Ok(Err(Away))
+}
+
+/// Waits for an answer. `None`: the time is over.
+async fn answer_of(
+    answer: oneshot::Receiver<Result<Spent, Missed>>,
+    exchange: &mut Exchange<'_>,
+) -> Result<Option<Result<Spent, Missed>>, Fault> {
     // What the watch says when it was this wait that ended.
     const OVER: Fault = Fault::VerificationFull;
     let connection = &mut *exchange.connection;
-    connection.watch.set(Instant::now(), ask.timeout);
     let mut answer = pin!(answer);
     poll_fn(|cx| {
         if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
-            return Poll::Ready(Ok(answer.unwrap_or(Err(Away))));
+            return Poll::Ready(Ok(Some(answer.unwrap_or(Err(Missed::Away)))));
         }
         if connection.io.poll_reset(cx).is_ready() {
             return Poll::Ready(Err(Fault::ClosedInWait));
         }
         connection.watch.poll(cx).map(|()| match connection.watch.fault(OVER) {
-            OVER => {
-                link.is_late(ask.timeout);
-                Ok(Err(Away))
-            }
+            OVER => Ok(None),
             ended => Err(ended),
         })
     })
@@ -66,5 +100,5 @@ pub(super) async fn spent(ask: StoreAsk, exchange: &mut Exchange<'_>) -> Result<
 
 /// Takes a link that nobody uses out of the list.
 fn forget(link: &Rc<Link>) {
-    LINKS.with_borrow_mut(|links| links.retain(|known| !Rc::ptr_eq(known, link)));
+    STORES.with_borrow_mut(|stores| stores.retain(|store| !store.forget(link)));
 }

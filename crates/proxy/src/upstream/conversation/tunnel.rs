@@ -17,6 +17,9 @@ impl<'p> Conversation<'p> {
         exchange.keep_session();
         let mut up = Pump::tunnel();
         let mut down = Pump::tunnel();
+        let [up_stages, down_stages] = exchange.stages_of_tunnel();
+        up.pass(up_stages);
+        down.pass(down_stages);
         {
             let buffers = &exchange.worker.buffers;
             let to = exchange.incoming.head.version;
@@ -44,7 +47,7 @@ impl<'p> Conversation<'p> {
         }
         let end = tunnel.run(&mut connection.io, &mut upstream.io, &exchange.worker.buffers, timing).await;
         exchange.progress.received_bytes += tunnel.up.moved_bytes();
-        exchange.progress.sent_bytes += tunnel.down.moved_bytes();
+        exchange.progress.sent_bytes += tunnel.down.sent_bytes();
         if matches!(end, TunnelEnd::Broken(_)) {
             // An end in good order would make what was cut short look whole.
             connection.io.reset_on_close();
