@@ -69,8 +69,9 @@ fn expressions() -> String {
     }
     text.push_str(
         "| `maps.NAME[key]` | string | route | The value of a key in a [map](../guides/expressions.md#maps). |\n\
-         | `tables.NAME.READING` | int | request | What a [table](../guides/limits.md#reject-clients-by-what-they-did) has counted by the \
-         key of this request, such as `tables.abuse.errors_rate`; only in filters. |\n",
+         | `tables.NAME.READING` | int | route | What a [table](../guides/limits.md#reject-clients-by-what-they-did) has counted by the \
+         key of this request, such as `tables.abuse.errors_rate`. |\n\
+         | `tables.NAME[key].READING` | int | route | The same of another key. |\n",
     );
     text.push_str("\n## Functions\n\n| Function | Meaning |\n|---|---|\n");
     for function in plan::expression::FUNCTIONS {

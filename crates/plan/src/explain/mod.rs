@@ -12,7 +12,7 @@ mod rules;
 
 use std::net::SocketAddr;
 
-use model::facts::TlsFacts;
+use model::facts::{Seen, TlsFacts};
 use model::{Facts, Fault, Method, RequestHead, Scheme};
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub use question::Question;
 pub use routes::RouteExplanation;
 
 use crate::Moment;
-use crate::filter::{Notes, Turn};
+use crate::filter::{Noted, Notes, Turn};
 use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan};
 
 /// What would become of a request.
@@ -100,7 +100,7 @@ pub fn explain(
                 let none = (Vec::new(), router.routes().len());
                 return Ok(subject.explanation(asked.shown(), none, Vec::new(), refused(fault)));
             }
-            let routes = routes::ask(router, (&head, &facts), question, &mut scratch);
+            let routes = routes::ask(router, (&head, &Seen { facts, now: subject.at.now }), question, &mut scratch);
             let routes_unfit = router.routes().len() - routes.len();
             let taken = routes.iter().find(|route| route.holds).and_then(|told| route_named(plan, &told.name));
             let (filters, outcome) = match taken {
@@ -169,7 +169,7 @@ impl Subject<'_> {
         let mut turn = Turn { facts, now, wall_clock, chance, notes: &mut notes, scratch, is_rehearsal: true };
         let filters =
             filters::apply((&route.route.filters, &route.chain), head, self.question.hides_values, &mut turn)?;
-        let facts = &Facts { user: notes.user(), ..*facts };
+        let noted = Noted { facts: &Facts { user: notes.user(), ..*facts }, notes: &notes, now };
         if let Some((name, status)) = filters.iter().find_map(|told| Some((&told.name, told.answers?))) {
             let why = format!("the filter `{name}` answers");
             return Ok((filters, Outcome::Answer { status, why }));
@@ -183,14 +183,14 @@ impl Subject<'_> {
                 Outcome::Answer { status: local.status, why: "the route sends a fixed response".into() }
             }
             ActionPlan::Redirect(redirect) => {
-                let local = redirect.respond(head, facts, scratch);
+                let local = redirect.respond(head, noted, scratch);
                 let why = match local.fields.first() {
                     Some((_, to)) => format!("the route redirects to {to}"),
                     None => "the expression of the redirect gives no target".to_owned(),
                 };
                 Outcome::Answer { status: local.status, why }
             }
-            ActionPlan::Choice(choice) => match choice.choose(head, facts, scratch) {
+            ActionPlan::Choice(choice) => match choice.choose(head, noted, scratch) {
                 None => refused(Fault::UnknownCluster),
                 Some(cluster) => {
                     let ask = self.asked(route, head);

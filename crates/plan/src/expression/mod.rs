@@ -74,6 +74,11 @@ pub(crate) struct Used {
 }
 
 impl Used {
+    /// Returns whether all of them are the very same as those of their names.
+    pub(crate) fn is_within(&self, names: Names<'_>) -> bool {
+        names.maps.have(&self.maps) && names.tables.have(&self.tables)
+    }
+
     fn of(checker: Checker<'_>) -> Self {
         Self { maps: checker.used.into(), tables: checker.used_tables.into() }
     }
@@ -114,6 +119,11 @@ impl Condition {
     /// Returns the maps and tables that it uses.
     pub(crate) fn used(&self) -> &Used {
         &self.used
+    }
+
+    /// Returns whether it reads a table, for which its subject needs a time.
+    pub fn reads_tables(&self) -> bool {
+        !self.used.tables.is_empty()
     }
 
     /// Returns whether it holds. `scratch` may be written beyond what it holds, which stays.
@@ -196,7 +206,7 @@ impl Value {
         turn: &mut Turn<'_>,
         call: impl FnOnce(&[u8], &mut Turn<'_>) -> R,
     ) -> R {
-        self.fill(Subject::of_request(head, turn.facts).with_notes(turn.notes).at(turn.now), turn.scratch);
+        self.fill_for_request(head, turn);
         let value = std::mem::take(turn.scratch);
         let result = call(&value, turn);
         *turn.scratch = value;
@@ -206,6 +216,16 @@ impl Value {
     /// Appends the value, see [`Self::with`].
     pub fn write(&self, of: Subject<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
         self.with(of, scratch, |value| out.extend_from_slice(value));
+    }
+
+    /// Leaves the value for a request in the scratch of the turn, alone.
+    pub(crate) fn fill_for_request(&self, head: &RequestHead, turn: &mut Turn<'_>) {
+        self.fill(Subject::of_request(head, turn.facts).with_notes(turn.notes).at(turn.now), turn.scratch);
+    }
+
+    /// Leaves the value for a response in the scratch of the turn, alone.
+    pub(crate) fn fill_for_response(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
+        self.fill(Subject::of_response(head, view, turn.facts).with_notes(turn.notes).at(turn.now), turn.scratch);
     }
 
     /// Leaves the value in the scratch, alone.

@@ -10,7 +10,7 @@ use regex::bytes::Regex;
 
 use super::attributes::{IpFact, NumberFact, TextFact, TimeFact, TruthFact};
 use crate::addresses::AddressTable;
-use crate::limit::Key;
+use crate::limit::{Key, Network};
 use crate::map::MapPlan;
 use crate::table::Table;
 
@@ -207,17 +207,20 @@ pub(super) enum MapKey {
     Ip(Ip),
 }
 
-/// A reading of the entry of a request in a table.
+/// A reading of an entry in a table.
 pub(super) struct Counted {
     pub table: Arc<Table>,
     pub reading: Reading,
     pub key: CountedKey,
 }
 
-/// The key of a request in a table.
+/// The key of an entry in a table.
 #[derive(Debug)]
 pub(super) enum CountedKey {
+    /// What every request has.
     Known(Key),
+    /// The network of an address.
+    Address(Network, Ip),
     Text(Text),
 }
 

@@ -43,7 +43,7 @@ impl Target {
     /// # Errors
     /// What is wrong with it, and at which character; the path is empty. One is a site that only the request names.
     pub(crate) fn compile<'n>(text: &str, names: impl Into<Names<'n>>) -> Result<Self, Issue> {
-        let mut checker = Checker::new(Scope::Route, names.into());
+        let mut checker = Checker::new(Scope::Request, names.into());
         let parsed = parser::parse(text).and_then(|term| {
             let written = checker.written(&term)?;
             node(written).map_err(|(message, mend)| Trouble::new(term.span, message).suggest(mend))

@@ -289,7 +289,7 @@ impl<'a> Values<'a> {
     }
 
     /// Returns the same with what filters of the same chain have noted.
-    pub(super) fn with_notes(self, notes: &'a Notes) -> Self {
+    pub(crate) fn with_notes(self, notes: &'a Notes) -> Self {
         Self { user: notes.user(), claims: notes.claims(), limit: notes.limit_status(), ..self }
     }
 

@@ -17,7 +17,7 @@ use crate::by_name::ByName;
 use crate::cluster::ClusterPlan;
 use crate::cluster::own_tlvs::OwnTlvs;
 use crate::cluster::subset::{self, SubsetPlan};
-use crate::expression::{Condition, Scope};
+use crate::expression::{Condition, Names, Scope, Tables, Used};
 use crate::filter::variables::Stage;
 use crate::filter::{Chain, Template};
 use crate::health::expectation;
@@ -144,11 +144,11 @@ impl<'a> Compiler<'a> {
     fn route(&mut self, index: usize, route: &Arc<Route>, old: Option<&Arc<RoutePlan>>) -> Option<Arc<RoutePlan>> {
         let action = self.action(index, &route.action);
         let conditions = match old {
-            Some(old) if old.route.matches == route.matches && self.maps().have(old.conditions.maps()) => {
+            Some(old) if old.route.matches == route.matches && self.is_current(old.conditions.used()) => {
                 Some(old.conditions.clone())
             }
             _ => self
-                .take(Conditions::compile(&route.matches, self.maps()), || format!("routes/{index}/match"))
+                .take(Conditions::compile(&route.matches, self.names()), || format!("routes/{index}/match"))
                 .map(Arc::new),
         };
         let chain = self.chain(index, route, old);
@@ -161,7 +161,7 @@ impl<'a> Compiler<'a> {
                     && Arc::ptr_eq(&old.chain, &chain)
                     && are_same(old.action.clusters(), action.clusters())
                     && are_same(&old.called, &called)
-                    && self.maps().have(old.action.maps())
+                    && self.is_current(old.action.used())
                     && Arc::ptr_eq(&old.conditions, &conditions) =>
             {
                 Some(old.clone())
@@ -225,7 +225,7 @@ impl<'a> Compiler<'a> {
             Action::Weighted(shares) => self.weighted(index, shares).map(ActionPlan::Weighted),
             Action::Choice(choice) => self.choice(index, choice).map(ActionPlan::Choice),
             Action::Redirect(redirect) => self
-                .take(RedirectPlan::compile(redirect, self.maps()), || format!("routes/{index}/redirect"))
+                .take(RedirectPlan::compile(redirect, self.names()), || format!("routes/{index}/redirect"))
                 .map(ActionPlan::Redirect),
             Action::Respond(response) => {
                 let checked = check_response(response).map(|()| response.clone());
@@ -290,7 +290,7 @@ impl<'a> Compiler<'a> {
         let mut all = Vec::with_capacity(logs.len());
         for (place, log) in logs.iter().enumerate() {
             let compiled =
-                log.when.as_deref().map(|text| Condition::compile_with(text, Scope::Log, self.maps())).transpose();
+                log.when.as_deref().map(|text| Condition::compile_with(text, Scope::Log, self.names())).transpose();
             let path = || format!("access_logs/{place}/when/expression");
             all.push(self.take(compiled.map_err(|issue| vec![issue]), path).flatten());
         }
@@ -355,6 +355,16 @@ impl<'a> Compiler<'a> {
         };
         self.issues.push(Issue::at(path(), wrong).suggest("use a separate cluster for UDP"));
         None
+    }
+
+    /// What expressions may name.
+    fn names(&self) -> Names<'_> {
+        Names { maps: self.maps(), tables: Tables::Known(&self.tables) }
+    }
+
+    /// Returns whether maps and tables that something uses are those of this plan.
+    fn is_current(&self, used: Option<&Used>) -> bool {
+        used.is_none_or(|used| used.is_within(self.names()))
     }
 
     /// The maps that expressions may use.
