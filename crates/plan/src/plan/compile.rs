@@ -275,9 +275,9 @@ impl<'a> Compiler<'a> {
                 Protocol::Udp(udp) => self.udp_target(&listener.name, &udp.cluster),
             };
             let agents = self.no_keep_alive(listener);
-            let per_address = self.per_address(listener, old);
-            let whole = target.zip(agents).zip(per_address);
-            plans.extend(whole.map(|(rest, per_address)| listener_plan(listener, rest, per_address, old)));
+            let (per_address, tracked) = (self.per_address(listener, old), self.tracked(listener));
+            let whole = target.zip(agents).zip(per_address.zip(tracked));
+            plans.extend(whole.map(|(rest, counted)| listener_plan(listener, rest, counted, old)));
         }
         plans
     }
@@ -308,6 +308,12 @@ impl<'a> Compiler<'a> {
         let path = || format!("listeners/{}/connections_per_address", listener.name);
         let compiled = PerAddress::compile(bounds, old.and_then(|old| old.per_address.as_ref()));
         self.take(compiled.map_err(|issue| vec![issue]), path).map(Some)
+    }
+
+    /// The tables that count connections of a listener.
+    fn tracked(&mut self, listener: &Listener) -> Option<Box<[Arc<Table>]>> {
+        let tracked = tables::tracked(&listener.track, &self.tables).map_err(|issue| vec![issue]);
+        self.take(tracked, || format!("listeners/{}/track", listener.name))
     }
 
     fn tcp_target(
@@ -419,15 +425,17 @@ impl Routers {
 fn listener_plan(
     listener: &Arc<Listener>,
     (target, no_keep_alive): (ListenerTarget, Option<AgentList>),
-    per_address: Option<PerAddress>,
+    (per_address, tracked): (Option<PerAddress>, Box<[Arc<Table>]>),
     old: Option<&Arc<ListenerPlan>>,
 ) -> Arc<ListenerPlan> {
+    let are_same = |old: &ListenerPlan| old.tracked.iter().zip(&tracked).all(|(one, other)| Arc::ptr_eq(one, other));
     match old {
-        Some(old) if old.listener == *listener && old.target.is_same(&target) => old.clone(),
+        Some(old) if old.listener == *listener && old.target.is_same(&target) && are_same(old) => old.clone(),
         _ => {
             let state = old.map_or_else(Arc::default, |old| old.state.clone());
             let admitted = admitted(listener, old);
-            Arc::new(ListenerPlan { listener: listener.clone(), target, admitted, per_address, no_keep_alive, state })
+            let listener = listener.clone();
+            Arc::new(ListenerPlan { listener, target, admitted, per_address, tracked, no_keep_alive, state })
         }
     }
 }
