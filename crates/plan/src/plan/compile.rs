@@ -11,7 +11,6 @@ use model::fields::{is_field_value, is_token};
 use model::snapshot::{Action, Cluster, ClusterChoice as Choice, Listener, Protocol, Route, Snapshot, TcpTarget};
 use model::{Issue, LocalResponse, Name};
 
-use crate::addresses::AddressTable;
 use crate::agents::AgentList;
 use crate::by_name::ByName;
 use crate::cluster::ClusterPlan;
@@ -23,6 +22,7 @@ use crate::filter::{Chain, Template};
 use crate::health::expectation;
 use crate::limit::PerAddress;
 use crate::map::{MapPlan, Maps};
+use crate::plan::listeners::listener_plan;
 use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots, tables};
 use crate::route::choice::ClusterChoice;
 use crate::route::conditions::Conditions;
@@ -420,32 +420,6 @@ impl Routers {
         self.known.push(router.clone());
         router
     }
-}
-
-fn listener_plan(
-    listener: &Arc<Listener>,
-    (target, no_keep_alive): (ListenerTarget, Option<AgentList>),
-    (per_address, tracked): (Option<PerAddress>, Box<[Arc<Table>]>),
-    old: Option<&Arc<ListenerPlan>>,
-) -> Arc<ListenerPlan> {
-    let are_same = |old: &ListenerPlan| old.tracked.iter().zip(&tracked).all(|(one, other)| Arc::ptr_eq(one, other));
-    match old {
-        Some(old) if old.listener == *listener && old.target.is_same(&target) && are_same(old) => old.clone(),
-        _ => {
-            let state = old.map_or_else(Arc::default, |old| old.state.clone());
-            let admitted = admitted(listener, old);
-            let listener = listener.clone();
-            Arc::new(ListenerPlan { listener, target, admitted, per_address, tracked, no_keep_alive, state })
-        }
-    }
-}
-
-/// The table of a listener's list, which may be long: where the list is equal, that of the plan before.
-fn admitted(listener: &Listener, old: Option<&Arc<ListenerPlan>>) -> Option<Arc<AddressTable>> {
-    let list = listener.address_list.as_ref()?;
-    let same = old.filter(|old| old.listener.address_list.as_ref() == Some(list));
-    let table = same.and_then(|old| old.admitted.clone());
-    Some(table.unwrap_or_else(|| Arc::new(AddressTable::of(list))))
 }
 
 /// Whether this is the name that a route without one gets, by its place.

@@ -2,6 +2,7 @@
 
 pub(crate) mod compile;
 mod effect;
+mod listeners;
 pub(crate) mod publish;
 mod tables;
 

@@ -130,10 +130,10 @@ impl<'p> Exchange<'p> {
             ActionPlan::Choice(clusters) => self.named_cluster(clusters)?,
             ActionPlan::Respond(local) => return answer::answer(self, local).await,
             ActionPlan::Redirect(redirect) => {
-                let facts = self.facts();
-                let mut scratch = self.worker.scratch.borrow_mut();
-                let local = redirect.respond(&self.incoming.head, self.noted(&facts), &mut scratch);
-                drop(scratch);
+                let local = {
+                    let (facts, mut scratch) = (self.facts(), self.worker.scratch.borrow_mut());
+                    redirect.respond(&self.incoming.head, self.noted(&facts), &mut scratch)
+                };
                 return answer::answer(self, &local).await;
             }
         };
