@@ -424,7 +424,7 @@ fn parts_of<'t>(text: &'t [u8], parts: &'t Parts) -> impl Iterator<Item = (usize
 }
 
 /// Writes a duration as CEL does: in seconds, with `s` behind.
-fn write_duration(nanos: i64, out: &mut Vec<u8>) {
+pub(super) fn write_duration(nanos: i64, out: &mut Vec<u8>) {
     let sign = if nanos < 0 { "-" } else { "" };
     let (seconds, rest) = (nanos.unsigned_abs() / 1_000_000_000, nanos.unsigned_abs() % 1_000_000_000);
     let _ = write!(out, "{sign}{seconds}");

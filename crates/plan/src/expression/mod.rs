@@ -34,9 +34,11 @@ mod evaluate;
 mod facts;
 mod functions;
 mod lexer;
+mod named;
 mod names;
 mod parser;
 mod program;
+mod scope;
 mod settings;
 mod subject;
 mod syntax;
@@ -53,9 +55,11 @@ use model::{Issue, RequestHead, ResponseHead};
 
 pub use attributes::{ATTRIBUTES, Attribute};
 pub use functions::{FUNCTIONS, Function};
+pub(crate) use named::Named;
 pub(crate) use names::{Names, Tables};
+pub use scope::Scope;
 pub use settings::{ConditionText, ValueText};
-pub use subject::{Ended, Scope, Subject};
+pub use subject::{Ended, Subject};
 pub(crate) use target::Target;
 
 use crate::filter::{ResponseView, Turn};

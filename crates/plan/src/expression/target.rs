@@ -11,7 +11,8 @@ use super::evaluate::Evaluation;
 use super::names::Names;
 use super::parser;
 use super::program::{Text, Truth};
-use super::subject::{Scope, Subject};
+use super::scope::Scope;
+use super::subject::Subject;
 use super::trouble::Trouble;
 use super::value::{Bytes, Failed, Scratch};
 

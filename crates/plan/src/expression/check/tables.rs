@@ -9,7 +9,7 @@ use super::super::attributes::IpFact;
 use super::super::names::{Names, Tables};
 use super::super::parser;
 use super::super::program::{Counted, CountedKey, Ip, Number, Text};
-use super::super::subject::Scope;
+use super::super::scope::Scope;
 use super::super::syntax::{Kind, Term};
 use super::super::trouble::{Span, Trouble};
 use super::{Checker, Typed, mistyped};
