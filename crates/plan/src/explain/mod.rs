@@ -35,6 +35,9 @@ pub struct Explanation {
     pub request: String,
     /// The listener that it arrives at, with its address.
     pub listener: String,
+    /// The port of the request, if no listener has it; then it is taken to arrive at the first listener that fits otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port_unheard: Option<u16>,
     /// Routes whose host and path fit, in the order in which they are asked. The first that holds is taken.
     pub routes: Vec<RouteExplanation>,
     /// Routes of the listener that do not fit by host or path.
@@ -82,7 +85,7 @@ pub fn explain(
 ) -> Result<Explanation, String> {
     let asked = question.parse()?;
     let listener = asked.listener(plan)?;
-    let subject = Subject { plan, listener, question, at };
+    let subject = Subject { plan, listener, question, at, port_unheard: asked.port_unheard(listener) };
     if subject.is_kept_out() {
         let outcome = Outcome::Close { why: "the listener's `address_list` rejects this address".into() };
         return Ok(subject.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome));
@@ -131,6 +134,7 @@ struct Subject<'a> {
     listener: &'a ListenerPlan,
     question: &'a Question,
     at: Moment,
+    port_unheard: Option<u16>,
 }
 
 impl Subject<'_> {
@@ -231,7 +235,8 @@ impl Subject<'_> {
     ) -> Explanation {
         let listener = &self.listener.listener;
         let listener = format!("{} ({}, {})", listener.name, listener.scheme(), listener.bind);
-        Explanation { generation: self.plan.generation, request, listener, routes, routes_unfit, filters, outcome }
+        let (generation, port_unheard) = (self.plan.generation, self.port_unheard);
+        Explanation { generation, request, listener, port_unheard, routes, routes_unfit, filters, outcome }
     }
 }
 
