@@ -58,7 +58,7 @@ pub use functions::{FUNCTIONS, Function};
 pub(crate) use named::Named;
 pub(crate) use names::{Names, Tables};
 pub use scope::Scope;
-pub use settings::{ConditionText, ValueText};
+pub use settings::{AmountText, ConditionText, ValueText};
 pub use subject::{Ended, Subject};
 pub(crate) use target::Target;
 
@@ -67,7 +67,7 @@ use crate::map::{MapPlan, Maps};
 use crate::table::Table;
 use check::Checker;
 use evaluate::Evaluation;
-use program::{Text, Truth};
+use program::{Number, Text, Truth};
 use value::Scratch;
 
 /// The maps and tables that an expression uses.
@@ -245,5 +245,51 @@ impl Value {
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Value").field(&self.source).finish()
+    }
+}
+
+/// An expression that gives a whole number, such as what a request costs.
+pub struct Amount {
+    source: Box<str>,
+    number: Number,
+    used: Used,
+}
+
+impl Amount {
+    /// Compiles one that may use these maps and tables.
+    ///
+    /// # Errors
+    /// What is wrong with it, and at which character; the path is empty.
+    pub(crate) fn compile_with<'n>(text: &str, scope: Scope, names: impl Into<Names<'n>>) -> Result<Self, Issue> {
+        let mut checker = Checker::new(scope, names.into());
+        let parsed = parser::parse(text).and_then(|term| checker.number(&term));
+        let number = parsed.map_err(trouble::Trouble::into_issue)?;
+        Ok(Self { source: text.into(), number, used: Used::of(checker) })
+    }
+
+    /// Returns the maps and tables that it uses.
+    pub(crate) fn used(&self) -> &Used {
+        &self.used
+    }
+
+    /// Returns the number for a request, in a step of a filter, at least 0; `None` if it has no value.
+    pub fn of_request(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Option<u64> {
+        self.of(Subject::of_request(head, turn.facts).with_notes(turn.notes).at(turn.now), turn.scratch)
+    }
+
+    /// Returns the same for a response.
+    pub fn of_response(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Option<u64> {
+        self.of(Subject::of_response(head, view, turn.facts).with_notes(turn.notes).at(turn.now), turn.scratch)
+    }
+
+    fn of(&self, of: Subject<'_>, scratch: &mut Vec<u8>) -> Option<u64> {
+        let number = Evaluation { of, scratch: Scratch::new(scratch) }.number(&self.number).ok()?;
+        Some(u64::try_from(number).unwrap_or(0))
+    }
+}
+
+impl fmt::Debug for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Amount").field(&self.source).finish()
     }
 }
