@@ -81,6 +81,7 @@ fn entries(map: &MapPlan, query: Option<&str>) -> Result<Response, Problem> {
 
 /// What applies to a key, and the entry of that very key.
 fn entry(map: &MapPlan, key: &str) -> Result<Response, Problem> {
+    fits(map, key)?;
     let own = map.entry(key);
     let value = map.value_for(key);
     if own.is_none() && value.is_none() {
@@ -98,6 +99,15 @@ fn entry(map: &MapPlan, key: &str) -> Result<Response, Problem> {
     Ok(Json(body).into_response())
 }
 
+/// Says that a text can be no key of a map.
+fn fits(map: &MapPlan, key: &str) -> Result<(), Problem> {
+    let wrong = |message: String| {
+        let message = format!("`{key}` cannot be a key of the map `{}`: {message}", map.name());
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, message)
+    };
+    map.map().kind.key(key).map(drop).map_err(wrong)
+}
+
 /// Carries out a call that changes an entry.
 pub(crate) fn change(
     view: &View,
@@ -109,7 +119,14 @@ pub(crate) fn change(
     let key = parts.get(1).map(String::as_str);
     let refused = |message: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, message);
     let name = map.name();
+    key.map_or(Ok(()), |key| fits(&map, key))?;
     match (what, key) {
+        (What::DeleteMapEntry, Some(key)) if map.entry(key).is_none() => {
+            let problem = Problem::new(StatusCode::NOT_FOUND, format!("the map `{name}` has no entry `{key}`"));
+            return Err(
+                problem.suggest("only the key as it was written has an entry; `ctl map get` shows which value applies")
+            );
+        }
         (What::SetMapEntry, Some(key)) => map.edit(key, Edit::Set(value.unwrap_or_default())).map_err(refused)?,
         (What::DeleteMapEntry, Some(key)) => map.edit(key, Edit::Deleted).map_err(refused)?,
         (_, key) => {

@@ -123,6 +123,10 @@ fn refused(problem: TableProblem, name: &str, key: &str) -> Problem {
             near(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, message), &text, &names)
         }
         TableProblem::BadKey(message) => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, message),
+        TableProblem::Level(text) => {
+            let message = format!("`{text}` cannot be set: it is the number of connections that are open");
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, message)
+        }
         TableProblem::NoEntry => {
             Problem::new(StatusCode::NOT_FOUND, format!("the table `{name}` has no entry `{key}`"))
         }

@@ -38,6 +38,7 @@ mod host;
 mod interpolate;
 mod load;
 mod loaded;
+pub mod mmdb;
 mod part;
 mod paths;
 mod provided;

@@ -3,9 +3,9 @@
 use model::filter::RATE_FORMAT;
 use serde_json::{Map, Value};
 
-use crate::diagnostic::choose;
+use crate::diagnostic::{choose, nearest};
 use crate::elsewhere::{self, Place};
-use crate::expectation::{Shape, allowed_values, shape, target};
+use crate::expectation::{Shape, allowed_values, integer_bounds, shape, target};
 use crate::file::WHEN;
 use crate::tree::{Kind, Node, Step};
 use crate::units::{
@@ -136,6 +136,7 @@ pub(crate) fn mend_type(
             _ => Some("write `{}` for the defaults, or leave the key out".to_owned()),
         },
         (Shape::Map, Value::String(_)) => mend_map(schema, root, text),
+        (Shape::Map, Value::Number(number)) => mend_map_number(schema, root, number.as_f64()?),
         (_, Value::Null) if is_needed => Some("give a value: the key is required".to_owned()),
         (_, Value::Null) => Some("give a value, or leave the key out for the default".to_owned()),
         (Shape::Integer, Value::String(_)) if text.parse::<u64>().is_ok() => {
@@ -201,10 +202,30 @@ pub(crate) fn mend_map(schema: &Map<String, Value>, root: &Value, text: &str) ->
         let ways: Vec<String> = keys.into_iter().filter(is_text).map(|key| format!("`{{ {key}: {text} }}`")).collect();
         return (!ways.is_empty()).then(|| format!("write {}", ways.join(" or ")));
     }
+    // The only key that is needed.
+    if let Some([Value::String(key)]) = schema.get("required").and_then(Value::as_array).map(Vec::as_slice) {
+        let property = properties.get(key).and_then(|property| resolved(property, root))?;
+        return (shape(property) == Shape::Text).then(|| format!("write `{{ {key}: {text} }}`"));
+    }
     // Exactly one key that such a value would do for.
     let mut fitting = properties.iter().filter(|(_, property)| reads_as_one(property, root, text)).map(|(key, _)| key);
     match (fitting.next(), fitting.next()) {
         (Some(key), None) => Some(format!("write `{{ {key}: {text} }}`")),
+        _ => None,
+    }
+}
+
+/// Returns a map with the only key that takes such a whole number: `503` was meant as `{ status: 503 }`.
+fn mend_map_number(schema: &Map<String, Value>, root: &Value, number: f64) -> Option<String> {
+    let takes = |property: &Value| {
+        resolved(property, root).filter(|property| shape(property) == Shape::Integer).is_some_and(|property| {
+            let (low, high) = integer_bounds(property);
+            (low..=high).contains(&number)
+        })
+    };
+    let mut fitting = schema.get("properties")?.as_object()?.iter().filter(|(_, property)| takes(property));
+    match (fitting.next(), fitting.next()) {
+        (Some((key, _)), None) => Some(format!("write `{{ {key}: {number} }}`")),
         _ => None,
     }
 }
@@ -238,17 +259,54 @@ pub(crate) fn may_hold(property: Option<&Value>, root: &Value, node: &Node) -> b
     !matches!(node.kind, Kind::Scalar(_)) || map.is_none_or(|map| shape(map) != Shape::Map)
 }
 
-/// Returns a key of a map with one text, where only some names may stand: `x-api-key` was meant as `{ header: x-api-key }`.
+/// Returns a key of a map with one text, where only some names may stand: `x-api-key` was meant as `{ header: x-api-key }`, and
+/// `request.user` as `{ expression: request.user }`. Of keys that take no such text, all are named, or the one that the text is like.
 pub(crate) fn mend_named(branches: &[Value], root: &Value, node: &Node) -> Option<String> {
     let text = node.text().filter(|_| !node.is_from_environment())?;
-    branches.iter().find_map(|branch| {
-        let map = resolved(branch, root).filter(|map| shape(map) == Shape::Map)?;
-        let [Value::String(key)] = map.get("required")?.as_array()?.as_slice() else { return None };
-        let property = map.get("properties")?.get(key)?.as_object()?;
-        let is_any_text =
-            shape(property) == Shape::Text && !["enum", "format"].iter().any(|k| property.contains_key(*k));
-        is_any_text.then(|| format!("write `{{ {key}: {text} }}`"))
-    })
+    let keys: Vec<_> = branches.iter().filter_map(|branch| needed_key(branch, root)).collect();
+    let takes_any = |(_, property): &&(&str, &Map<String, Value>)| {
+        shape(property) == Shape::Text && !["enum", "format"].iter().any(|k| property.contains_key(*k))
+    };
+    let mut fitting = keys.iter().filter(takes_any).map(|(key, _)| *key);
+    if looks_computed(text) && fitting.clone().any(|key| key == "expression") {
+        let quoted = if text.contains('\'') { text.to_owned() } else { format!("'{text}'") };
+        return Some(format!("write `{{ expression: {quoted} }}`"));
+    }
+    if let Some(key) = fitting.next() {
+        return Some(format!("write `{{ {key}: {text} }}`"));
+    }
+    let meant = nearest(text, keys.iter().map(|(key, _)| *key));
+    let ways = keys.iter().filter(|(key, _)| meant.is_none_or(|meant| meant == *key));
+    let ways: Vec<String> = ways.map(|(key, property)| format!("`{{ {key}: {} }}`", example(property))).collect();
+    (!ways.is_empty()).then(|| format!("write {}", ways.join(" or ")))
+}
+
+/// Returns the only key that a map needs, and what it holds, where a branch is such a map.
+fn needed_key<'a>(branch: &'a Value, root: &'a Value) -> Option<(&'a str, &'a Map<String, Value>)> {
+    let map = resolved(branch, root).filter(|map| shape(map) == Shape::Map)?;
+    let [Value::String(key)] = map.get("required")?.as_array()?.as_slice() else { return None };
+    Some((key, map.get("properties")?.get(key).and_then(|property| resolved(property, root))?))
+}
+
+/// Returns the same, where the map has no other key.
+pub(crate) fn single_key<'a>(branch: &'a Value, root: &'a Value) -> Option<&'a str> {
+    let map = resolved(branch, root)?;
+    let is_single = map.get("properties")?.as_object()?.len() == 1;
+    needed_key(branch, root).filter(|_| is_single).map(|(key, _)| key)
+}
+
+/// Returns whether a text is rather an expression than a name: it names a fact, calls something, or has quotes.
+fn looks_computed(text: &str) -> bool {
+    let groups = ["request.", "source.", "connection.", "jwt.", "response.", "destination."];
+    text.contains(['(', '[', '"', '\'', '+']) || groups.iter().any(|group| text.starts_with(group))
+}
+
+/// Returns a value that a key may have.
+fn example(property: &Map<String, Value>) -> &'static str {
+    match property.get("format").and_then(Value::as_str) {
+        Some(DURATION_FORMAT) => "10s",
+        _ => "…",
+    }
 }
 
 /// Returns what must stand in a map at least; `None` when it is no map.

@@ -28,6 +28,8 @@ pub enum Origin {
     Reload,
     /// A certificate file changed.
     Certificates,
+    /// A file of a map or a filter changed.
+    Files,
     /// The configuration was changed over the API.
     Api,
     /// An earlier generation was restored.
@@ -43,11 +45,12 @@ pub enum Origin {
 }
 
 impl Origin {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Start,
         Self::Upgrade,
         Self::Reload,
         Self::Certificates,
+        Self::Files,
         Self::Api,
         Self::Rollback,
         Self::Endpoint,
@@ -73,6 +76,7 @@ impl Origin {
             Self::Upgrade => "upgrade",
             Self::Reload => "reload",
             Self::Certificates => "certificates",
+            Self::Files => "files",
             Self::Api => "api",
             Self::Rollback => "rollback",
             Self::Endpoint => "endpoint",

@@ -50,6 +50,8 @@ pub enum TableProblem {
     NoReading(String, Vec<String>),
     /// The key cannot be one of this table.
     BadKey(String),
+    /// It counts what is there now, which no one sets.
+    Level(String),
     /// There is no entry of this key.
     NoEntry,
 }
@@ -97,6 +99,10 @@ impl View {
     pub fn set_table_row(&self, name: &str, key: &str, values: &[(String, u64)]) -> Result<TableRow, TableProblem> {
         let table = self.table(name)?;
         let parsed = table.parse_key(key).map_err(TableProblem::BadKey)?;
+        let is_level = |text: &&(String, u64)| reading(&table, &text.0).is_ok_and(|reading| reading.counter.is_level());
+        if let Some((text, _)) = values.iter().find(is_level) {
+            return Err(TableProblem::Level(text.clone()));
+        }
         let values: Vec<_> =
             values.iter().map(|(text, value)| Ok((reading(&table, text)?, *value))).collect::<Result<_, _>>()?;
         table.set(&parsed, &values, Instant::now(), &mut chance);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use plan::expression::Scope;
-use plan::filter::variables::{Form, Stage, VARIABLES};
+use plan::filter::variables::{Stage, variables as all_variables};
 
 use crate::cli::{self, Cli};
 use crate::ending::Ending;
@@ -37,8 +37,8 @@ fn variables() -> String {
          `{{` and `}}` stand for the braces themselves. A variable without a value is empty.\n\n\
          | Variable | Available | Meaning |\n|---|---|---|\n",
     );
-    for spec in VARIABLES {
-        let argument = if matches!(spec.form, Form::WithArgument(_)) { ":NAME" } else { "" };
+    for spec in all_variables() {
+        let argument = if spec.takes_name { ":NAME" } else { "" };
         let stage = match spec.stage {
             Stage::Request => "always",
             Stage::Response => "in filters for responses",
@@ -69,8 +69,9 @@ fn expressions() -> String {
     }
     text.push_str(
         "| `maps.NAME[key]` | string | route | The value of a key in a [map](../guides/expressions.md#maps). |\n\
-         | `tables.NAME.READING` | int | request | What a [table](../guides/limits.md#reject-clients-by-what-they-did) has counted by the \
-         key of this request, such as `tables.abuse.errors_rate`; only in filters. |\n",
+         | `tables.NAME.READING` | int | route | What a [table](../guides/limits.md#reject-clients-by-what-they-did) has counted by the \
+         key of this request, such as `tables.abuse.errors_rate`. |\n\
+         | `tables.NAME[key].READING` | int | route | The same of another key. |\n",
     );
     text.push_str("\n## Functions\n\n| Function | Meaning |\n|---|---|\n");
     for function in plan::expression::FUNCTIONS {

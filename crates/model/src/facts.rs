@@ -1,6 +1,7 @@
 //! What is known of an exchange beside its heads.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use crate::Name;
 use crate::proxy_protocol::SenderTlvs;
@@ -78,14 +79,30 @@ pub struct Caller<'a> {
     pub client: IpAddr,
     /// The proxy that sent the PROXY header, if there was one.
     pub sender: Option<&'a SenderFacts>,
-    /// All that is known of the exchange, where expressions ask for it.
-    pub facts: Option<&'a Facts<'a>>,
+    /// All that is known of the exchange, where the expressions of routes ask for it.
+    pub seen: Option<&'a Seen<'a>>,
+}
+
+/// What the expressions of routes are evaluated for.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// What is known of the exchange.
+    pub facts: Facts<'a>,
+    /// When the route is looked for, for rates of tables.
+    pub now: Instant,
+}
+
+impl Seen<'_> {
+    /// Returns the client that conditions are evaluated for, expressions included.
+    pub fn caller(&self) -> Caller<'_> {
+        Caller { seen: Some(self), ..self.facts.caller() }
+    }
 }
 
 impl From<IpAddr> for Caller<'_> {
     /// Returns a client that no PROXY header describes.
     fn from(client: IpAddr) -> Self {
-        Self { client, sender: None, facts: None }
+        Self { client, sender: None, seen: None }
     }
 }
 
@@ -114,8 +131,8 @@ pub struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Returns the client that conditions are evaluated for.
+    /// Returns the client that conditions are evaluated for, but for expressions.
     pub fn caller(&self) -> Caller<'_> {
-        Caller { client: self.client, sender: self.sender, facts: Some(self) }
+        Caller { client: self.client, sender: self.sender, seen: None }
     }
 }

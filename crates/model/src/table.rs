@@ -54,12 +54,24 @@ pub enum Counter {
     BytesOut,
     /// What a filter marks.
     Marks,
+    /// Connections that listeners have accepted.
+    Connections,
+    /// Connections that are open now. It has no rate.
+    OpenConnections,
 }
 
 impl Counter {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Requests, Self::Errors, Self::Failures, Self::BytesIn, Self::BytesOut, Self::Marks];
+    pub const ALL: [Self; 8] = [
+        Self::Requests,
+        Self::Errors,
+        Self::Failures,
+        Self::BytesIn,
+        Self::BytesOut,
+        Self::Marks,
+        Self::Connections,
+        Self::OpenConnections,
+    ];
 
     /// Returns its name.
     pub const fn as_str(self) -> &'static str {
@@ -70,7 +82,19 @@ impl Counter {
             Self::BytesIn => "bytes_in",
             Self::BytesOut => "bytes_out",
             Self::Marks => "marks",
+            Self::Connections => "connections",
+            Self::OpenConnections => "open_connections",
         }
+    }
+
+    /// Returns whether it says how many there are now, and not how many there have been: it has no rate, and no one sets it.
+    pub const fn is_level(self) -> bool {
+        matches!(self, Self::OpenConnections)
+    }
+
+    /// Returns whether it counts connections of listeners, which are known by their address alone.
+    pub const fn is_of_connections(self) -> bool {
+        matches!(self, Self::Connections | Self::OpenConnections)
     }
 }
 
@@ -97,8 +121,13 @@ impl FromStr for Reading {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (counter, is_rate) = text.strip_suffix("_rate").map_or((text, false), |counter| (counter, true));
-        let wrong = |message| format!("{message}, and each with `_rate`");
-        counter.parse().map(|counter| Self { counter, is_rate }).map_err(wrong)
+        let wrong = |message| format!("{message}, and each but `open_connections` with `_rate`");
+        match counter.parse::<Counter>().map_err(wrong)? {
+            level if is_rate && level.is_level() => {
+                Err(format!("`{}` has no rate: use `connections_rate`", level.as_str()))
+            }
+            counter => Ok(Self { counter, is_rate }),
+        }
     }
 }
 
@@ -126,10 +155,12 @@ mod tests {
         for counter in Counter::ALL {
             for is_rate in [false, true] {
                 let reading = Reading { counter, is_rate };
-                assert_eq!(reading.to_string().parse(), Ok(reading));
+                let parsed = reading.to_string().parse();
+                assert_eq!(parsed.ok(), (!is_rate || !counter.is_level()).then_some(reading));
             }
         }
-        let told = "`hits` is no counter; known: requests, errors, failures, bytes_in, bytes_out, marks, and each with `_rate`";
+        let told = "`hits` is no counter; known: requests, errors, failures, bytes_in, bytes_out, marks, connections, \
+                    open_connections, and each but `open_connections` with `_rate`";
         assert_eq!("hits".parse::<Reading>(), Err(told.to_owned()));
         assert!("_rate".parse::<Reading>().is_err() && "".parse::<Counter>().is_err());
     }

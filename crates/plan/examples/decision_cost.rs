@@ -100,6 +100,7 @@ fn plan(cluster: Cluster, routes: Vec<Route>) -> Plan {
         proxy_protocol: None,
         address_list: None,
         per_address: None,
+        track: Vec::new(),
         connections_max: 10,
         protocol: Protocol::Http(http),
     };

@@ -122,6 +122,7 @@ pub(crate) fn http_listener(name: &str) -> Listener {
         proxy_protocol: None,
         address_list: None,
         per_address: None,
+        track: Vec::new(),
         connections_max: 10,
         protocol: Protocol::Http(http),
     }

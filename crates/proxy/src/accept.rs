@@ -222,8 +222,8 @@ fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, handle: &Rc<
         return keep_out(worker, listener, (&tcp, &facts), Fault::KeptOut);
     }
     let now = Instant::now();
-    let opened = if is_proxied { Ok(None) } else { per_address::open(worker, listener, peer.ip(), now) };
-    let Ok(place) = opened else { return refuse_address(worker, (listener, handle), (&tcp, peer), now) };
+    let opened = if is_proxied { Ok(Vec::new()) } else { per_address::open(worker, listener, peer.ip(), now) };
+    let Ok(places) = opened else { return refuse_address(worker, (listener, handle), (&tcp, peer), now) };
     if !listener.plan.state.try_open(listener.plan.listener.connections_max) {
         shard.connections_refused.add(1);
         shard.fault(Fault::ListenerFull);
@@ -232,7 +232,7 @@ fn on_accept(worker: &Rc<Worker>, tcp: TcpStream, peer: SocketAddr, handle: &Rc<
     shard.connections_opened.add(1);
     let open = Open::new(worker, listener);
     let registered = worker.registry.register_client(handle.clone(), peer, now);
-    place.into_iter().for_each(|place| registered.registration.hold(place));
+    registered.registration.hold(places);
     let held = Held { registered, _open: open };
     if listener.tls.is_some() || is_proxied {
         tokio::task::spawn_local(begin(worker.clone(), tcp, peer, held));
@@ -383,7 +383,7 @@ async fn begin(worker: Rc<Worker>, tcp: TcpStream, peer: SocketAddr, held: Held)
     if facts.sender.is_some() {
         let (handle, now) = (&registration.handle, Instant::now());
         match per_address::open(&worker, listener, facts.peer.ip(), now) {
-            Ok(place) => place.into_iter().for_each(|place| registration.hold(place)),
+            Ok(places) => registration.hold(places),
             Err(_) => return refuse_address(&worker, (listener, handle), (&tcp, facts.peer), now),
         }
     }

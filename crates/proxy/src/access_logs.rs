@@ -1,6 +1,7 @@
 //! The access logs as one worker writes them: each record to the logs whose condition holds.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use plan::expression::{Condition, Ended, Subject};
 use plan::filter::Notes;
@@ -13,12 +14,15 @@ pub(crate) type LogConditions = Arc<[Option<Condition>]>;
 pub(crate) struct WorkerLogs {
     writer: LogWriter,
     conditions: LogConditions,
+    /// A condition reads a table, for which the time is needed.
+    reads_tables: bool,
     scratch: Vec<u8>,
 }
 
 impl WorkerLogs {
     pub(crate) fn new(logs: &Arc<AccessLogs>, worker: usize, conditions: LogConditions) -> Self {
-        Self { writer: logs.writer(worker), conditions, scratch: Vec::new() }
+        let reads_tables = conditions.iter().flatten().any(Condition::reads_tables);
+        Self { writer: logs.writer(worker), conditions, reads_tables, scratch: Vec::new() }
     }
 
     /// Writes a record. `notes` are those of its filters, if there were any.
@@ -29,6 +33,7 @@ impl WorkerLogs {
         }
         let (conditions, scratch) = (&self.conditions, &mut self.scratch);
         let of = subject(record, notes);
+        let of = if self.reads_tables { of.at(Instant::now()) } else { of };
         self.writer.write_where(record, |log| {
             conditions.get(log).and_then(Option::as_ref).is_none_or(|condition| condition.is_true(of, scratch))
         });

@@ -14,10 +14,18 @@ use crate::exchange::Exchange;
 
 /// Ends an exchange; called exactly once for each, after its response.
 pub(crate) fn finish(mut exchange: Exchange<'_>, (next, fault): (Next, Option<Fault>)) -> Next {
-    record(&mut exchange, fault);
+    measure(&mut exchange);
+    // Before the record: conditions of access logs read what filters count here.
     tell_filters(&mut exchange, fault);
+    record(&exchange, fault);
     give_memory_back(exchange);
     next
+}
+
+/// Takes the time of the whole exchange.
+fn measure(exchange: &mut Exchange<'_>) {
+    let progress = &mut exchange.progress;
+    progress.phases.total = progress.look() - progress.begun;
 }
 
 /// Has filters do what they do at the end of an exchange.
@@ -38,7 +46,8 @@ fn tell_filters(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
 
 /// Ends a call that a filter has made: its cluster and its endpoint are counted as by any exchange; it is not logged.
 pub(crate) fn finish_call(mut exchange: Exchange<'_>, fault: Option<Fault>) {
-    record(&mut exchange, fault);
+    measure(&mut exchange);
+    record(&exchange, fault);
     give_memory_back(exchange);
 }
 
@@ -87,9 +96,8 @@ pub(crate) async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
     answer::give(exchange, &local).await.unwrap_or(Next::Close)
 }
 
-fn record(exchange: &mut Exchange<'_>, fault: Option<Fault>) {
-    let progress = &mut exchange.progress;
-    progress.phases.total = progress.look() - progress.begun;
+fn record(exchange: &Exchange<'_>, fault: Option<Fault>) {
+    let progress = &exchange.progress;
     let worker = exchange.worker;
     let is_call = exchange.connection.io.is_memory();
     // Counters need neither the time of day nor the id.

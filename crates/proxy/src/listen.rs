@@ -336,6 +336,7 @@ mod tests {
             proxy_protocol: None,
             address_list: None,
             per_address: None,
+            track: Vec::new(),
             connections_max: 1,
             protocol: Protocol::Udp(udp.clone()),
         };

@@ -72,8 +72,9 @@ pub(crate) struct Registration {
     /// Its turn has come, where they part one after the other.
     is_told: Cell<bool>,
     subject: Subject,
-    /// What it counts for among the connections of its address, where these are bounded. Boxed, because it is rare.
-    place: OnceCell<Box<OpenPlace>>,
+    /// What it counts for among the connections of its address, where these are bounded or counted. Boxed, because it is rare.
+    #[expect(clippy::box_collection, reason = "a connection that counts nowhere holds one word for it")]
+    places: OnceCell<Box<Vec<OpenPlace>>>,
 }
 
 /// What is registered.
@@ -119,8 +120,8 @@ impl Registration {
     }
 
     fn new(handle: Rc<ListenerHandle>, subject: Subject) -> Self {
-        let (waker, place) = (RefCell::new(None), OnceCell::new());
-        Self { handle, waker, cut: Cell::new(false), is_told: Cell::new(false), subject, place }
+        let (waker, places) = (RefCell::new(None), OnceCell::new());
+        Self { handle, waker, cut: Cell::new(false), is_told: Cell::new(false), subject, places }
     }
 
     /// The connection of a client that this is; `None`: it is something else.
@@ -132,9 +133,11 @@ impl Registration {
     }
 
     /// Has the connection count among those of its address until it ends.
-    pub(crate) fn hold(&self, place: OpenPlace) {
-        // A connection has one place: who its client is does not change.
-        let _ = self.place.set(Box::new(place));
+    pub(crate) fn hold(&self, places: Vec<OpenPlace>) {
+        // Once: who its client is does not change.
+        if !places.is_empty() {
+            let _ = self.places.set(Box::new(places));
+        }
     }
 
     /// Says which task to wake; once per connection.

@@ -366,3 +366,52 @@ fn what_is_no_text_cannot_be_read_and_every_command_takes_the_file_in_both_ways(
         [&["config", "--effective", "good.yaml"][..], &["config", "--effective", "-c", "good.yaml"]].map(printed);
     assert!(printed[0] == printed[1] && printed[0].contains("clusters"), "{printed:?}");
 }
+
+#[test]
+fn a_value_in_another_form_is_told_with_the_form_that_was_meant() {
+    let check = |filter: &str| {
+        let folder = folder();
+        let text = format!(
+            "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nroutes:\n  - filters: [{{ {filter} }}]\n    respond: {{ status: 200 }}\n"
+        );
+        std::fs::write(folder.path().join("check.yaml"), text).expect("our folder");
+        command_in(folder.path(), &["check", "check.yaml"]).stderr
+    };
+    for (filter, told, mend) in [
+        ("rate_limit: { rate: 1/s, key: request.user }", "`key` must be", "write `{ expression: 'request.user' }`"),
+        (
+            "rate_limit: { rate: 1/s, key: 'jwt.claims[\"sub\"]' }",
+            "`key` must be",
+            "write `{ expression: 'jwt.claims[\"sub\"]' }`",
+        ),
+        ("rate_limit: { rate: 1/s, key: x-api-key }", "`key` must be", "write `{ header: x-api-key }`"),
+        (
+            "bandwidth_limit: { download: 1kB/s, per: key, key: request.user }",
+            "`key` must be",
+            "write `{ expression: 'request.user' }`",
+        ),
+        (
+            "rate_limit: { rate: 1/s, over: { delay, tarpit } }",
+            "`delay` and `tarpit` exclude each other",
+            "keep one of them",
+        ),
+        (
+            "rate_limit: { rate: 1/s, over: { delay: 1s, tarpit: 2s } }",
+            "`delay` and `tarpit` exclude each other",
+            "keep one of them",
+        ),
+        ("rate_limit: { rate: 1/s, over: { dely: 1s } }", "unknown key `dely`", "did you mean `delay`?"),
+        ("rate_limit: { rate: 1/s, over: {} }", "needs one of `delay` or `tarpit`", ""),
+        ("rate_limit: { rate: 1/s, over: tarpitt }", "`over` must be", "write `{ tarpit: 10s }`"),
+        ("rate_limit: { rate: 1/s, over: delay }", "`over` must be", "write `{ delay: 10s }`"),
+        ("rate_limit: { rate: 1/s, over: wait }", "`over` must be", "write `{ delay: 10s }` or `{ tarpit: 10s }`"),
+        ("rate_limit: { rate: 1/s, over: clos }", "`over` must be", "did you mean `close`?"),
+        ("fault: { bandwidth: 10kB/s }", "`bandwidth` must be a map", "write `{ rate: 10kB/s }`"),
+        ("fault: { delay: 10ms }", "`delay` must be a map", "write `{ time: 10ms }`"),
+        ("fault: { abort: 503 }", "`abort` must be a map", "write `{ status: 503 }`"),
+    ] {
+        let said = check(filter);
+        assert!(said.contains(told) && said.contains(mend) && said.contains("check.yaml:4:"), "{filter}: {said}");
+        assert!(said.contains("\n1 problem"), "{filter}: {said}");
+    }
+}

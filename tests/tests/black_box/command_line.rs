@@ -585,6 +585,11 @@ fn a_request_is_explained_from_a_file_to_its_endpoint() {
     }
     let told: Value = serde_json::from_str(&explain(&["tcp://localhost:5432", "--json"]).stdout).expect("JSON");
     assert_eq!(told["outcome"]["forward"][0]["endpoint"], "127.0.0.1:9001");
+    let unheard = "no such listener has port 5555";
+    assert!(explain(&["http://shop.example.com:5555/api/x"]).stdout.contains(unheard));
+    for heard in [&["http://shop.example.com:8080/"][..], &["http://h:5555/", "--listener", "web"], &["http://h/"]] {
+        assert!(!explain(heard).stdout.contains("no such listener"), "{heard:?}");
+    }
     let ended = explain(&["https://shop.example.com/"]);
     assert_eq!(ended.status.code(), Some(1));
     assert!(ended.stderr.contains("no listener takes https; there are `web` (http, "), "{}", ended.stderr);

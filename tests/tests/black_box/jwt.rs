@@ -70,6 +70,37 @@ fn a_good_token_passes_and_its_claims_reach_the_endpoint_unforged() {
 }
 
 #[test]
+fn claims_reach_redirects_choices_of_clusters_and_proxy_headers() {
+    let (signer, origin, folder) = (Signer::new("k1"), endpoint(), product::folder());
+    std::fs::write(folder.path().join("jwks.json"), jwks(&[&signer])).expect("our folder");
+    let guard = "filters: [{ jwt: { keys_file: jwks.json } }]";
+    let home = format!(
+        "{{ match: {{ path: {{ exact: /home }} }}, {guard}, redirect: {{ status: 302, to: {{ expression: '\"/users/\" + jwt.claims[\"sub\"] + \"/\" + request.user' }} }} }}"
+    );
+    let parts = format!(
+        "{{ match: {{ path: {{ exact: /parts }} }}, {guard}, redirect: {{ path: \"/{{claim:profile.mail}}/{{user}}\" }} }}"
+    );
+    let choice = format!(
+        "{{ match: {{ path: {{ exact: /choice }} }}, {guard}, cluster: {{ from: \"{{claim:tenant}}\", allowed: [acme], otherwise: site }} }}"
+    );
+    let other = Origin::saying("acme's");
+    let setup = Setup::to(&origin).route_before(home).route_before(parts).route_before(choice);
+    let acme = format!("acme: {{ endpoints: [\"{}\"] }}", other.address());
+    let product = Product::start_in(folder, &setup.cluster_more(acme).text(), 2);
+    let ask = |path: &str, claims: Value| {
+        let token = signer.token(claims);
+        product.connect().ask(format!("GET {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {token}\r\n\r\n"))
+    };
+    let location = |path: &str, claims: Value| ask(path, claims).field("location").unwrap_or_default().to_owned();
+    assert_eq!(location("/home", good()), "http://test/users/ann/ann");
+    assert_eq!(location("/parts", good()), "http://test/ann@acme.example/ann");
+    let hostile = json!({ "profile": { "mail": "/evil.example\r\nx: y" } });
+    assert_eq!(location("/parts", hostile), "http://test//evil.example%0D%0Ax:%20y/ann");
+    assert_eq!(ask("/choice", json!({ "tenant": "acme" })).text(), "acme's");
+    assert_ne!(ask("/choice", json!({ "tenant": "else" })).text(), "acme's");
+}
+
+#[test]
 fn hostile_tokens_are_refused_and_reach_no_endpoint() {
     let (signer, stranger) = (Signer::new("k1"), Signer::new("k1"));
     let keys = jwks(&[&signer]);

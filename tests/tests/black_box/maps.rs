@@ -83,14 +83,18 @@ fn a_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing() {
     assert_eq!(tier(&product, "c.example"), "bronze");
     swap("c.example copper\n");
     eventually("a good one is taken again", || tier(&product, "c.example") == "copper");
+    product.expect_said(&["configuration is live", "origin=files"]);
 }
 
 #[test]
 fn entries_are_set_and_deleted_by_the_api_and_kept_over_a_reload() {
     let origin = telling();
-    let product =
-        setup(&origin, "{ tiers: { entries: { a.example: gold, b.example: silver } }, other: { entries: { x: y } } }")
-            .start();
+    let product = setup(
+        &origin,
+        "{ tiers: { entries: { a.example: gold, b.example: silver } }, other: { entries: { x: y } }, \
+                        nets: { match: cidr, entries: { 10.0.0.0/8: office } } }",
+    )
+    .start();
     let admin = product.address("admin").to_string();
     let ctl = |words: &[&str]| {
         let mut all = vec!["ctl", "--admin", &admin, "map"];
@@ -112,6 +116,20 @@ fn entries_are_set_and_deleted_by_the_api_and_kept_over_a_reload() {
     assert_eq!(ctl(&["get", "tiers", "c.example"]), (true, "bronze\n".into()));
     let (is_good, told) = ctl(&["get", "tiers", "b.example"]);
     assert!(!is_good && told.contains("the map `tiers` has no value for `b.example`"), "{told}");
+    for missing in ["b.example", "nope"] {
+        let (is_good, told) = ctl(&["delete", "tiers", missing]);
+        assert!(!is_good && told.contains(&format!("the map `tiers` has no entry `{missing}`")), "{told}");
+    }
+    for call in [&["get", "nets", "banana"][..], &["set", "nets", "banana", "x"], &["delete", "nets", "banana"]] {
+        let (is_good, told) = ctl(call);
+        assert!(
+            !is_good && told.contains("`banana` cannot be a key of the map `nets`: a key is not an address"),
+            "{told}"
+        );
+    }
+    assert_eq!(ctl(&["get", "nets", "10.1.2.3"]), (true, "office\n".into()));
+    let (is_good, told) = ctl(&["delete", "nets", "10.1.2.3"]);
+    assert!(!is_good && told.contains("has no entry `10.1.2.3`") && told.contains("as it was written"), "{told}");
     let (is_good, told) = ctl(&["set", "tires", "a", "b"]);
     assert!(!is_good && told.contains("did you mean `tiers`?"), "{told}");
     let (is_good, told) = ctl(&["set", "tiers", "a", "b\nc"]);
@@ -208,4 +226,81 @@ fn a_redirect_by_what_a_client_sends_stays_on_the_site_and_in_its_field() {
         assert_eq!(ask(&format!("?to={to}")), (302, location.to_owned()), "{to}");
     }
     assert_eq!((ask(""), ask("?to=")), ((404, String::new()), (404, String::new())));
+}
+
+#[test]
+fn a_database_of_countries_is_a_map_of_networks_that_is_read_again_and_kept_when_it_is_damaged() {
+    let origin = Origin::answering(|request| ok(request.field("x-country").unwrap_or("none")));
+    let seed = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/mmdb/countries");
+    let database = std::fs::read(seed).expect("the seed of a fuzz target")[1..].to_vec();
+    let folder = super::harness::product::folder();
+    let file = folder.path().join("countries.mmdb");
+    std::fs::write(&file, &database).expect("our folder");
+    let maps = "maps: { country: { file: countries.mmdb, field: country.iso_code, default: \"-\" } }";
+    let filters = "filters: [{ deny: { status: 451 }, when: { expression: 'maps.country[source.address] == \"FR\"' } }, \
+                   { set_request_header: { x-country: { expression: 'maps.country[source.address]' } } }]";
+    let setup = Setup::to(&origin).top(maps).listener("forwarding: { trusted: [127.0.0.1] }").route(filters);
+    let product = Product::start_in(folder, &setup.text(), 2);
+    let ask = |client: &str| {
+        let answer =
+            product.connect().ask(format!("GET / HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: {client}\r\n\r\n"));
+        if answer.status() == 200 { answer.text() } else { answer.status().to_string() }
+    };
+    for (client, country) in [
+        ("192.0.2.200", "DE"),
+        ("198.51.100.1", "451"),
+        ("198.51.101.1", "DE"),
+        ("203.0.113.1", "-"),
+        ("2001:db8:9::1", "451"),
+        ("2001:dba::1", "DE"),
+    ] {
+        assert_eq!(ask(client), country, "{client}");
+    }
+    let replace = |text: &[u8]| {
+        // In one step, as tools that fetch databases do.
+        let next = file.with_extension("next");
+        std::fs::write(&next, text).expect("our folder");
+        std::fs::rename(&next, &file).expect("our folder");
+    };
+    let moved: Vec<u8> = database
+        .iter()
+        .enumerate()
+        .map(|(at, byte)| if database[at..].starts_with(b"DE") && database[at - 1] == 0x42 { b'A' } else { *byte })
+        .collect();
+    replace(&moved);
+    eventually("it is read again", || ask("192.0.2.200") == "AE");
+    replace(&database[..database.len() / 2]);
+    product.expect_said(&["cannot use `countries.mmdb`", "it is not a MaxMind DB"]);
+    assert_eq!(ask("192.0.2.200"), "AE");
+    replace(&database);
+    eventually("a good one is taken again", || ask("192.0.2.200") == "DE");
+}
+
+#[test]
+fn a_database_without_its_field_or_its_file_is_told_with_what_there_is() {
+    let folder = super::harness::product::folder();
+    let seed = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/mmdb/countries");
+    let database = std::fs::read(seed).expect("the seed of a fuzz target")[1..].to_vec();
+    std::fs::write(folder.path().join("countries.mmdb"), database).expect("our folder");
+    std::fs::write(folder.path().join("text.map"), "10.0.0.0/8 office\n").expect("our folder");
+    let check = |map: &str| {
+        let text = format!(
+            "version: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nmaps: {{ country: {map} }}\nroutes: [{{ respond: {{ status: 200 }} }}]\n"
+        );
+        std::fs::write(folder.path().join("check.yaml"), text).expect("our folder");
+        super::harness::product::command_in(folder.path(), &["check", "check.yaml"]).stderr
+    };
+    for (map, told) in [
+        (
+            "{ file: countries.mmdb, field: country.code }",
+            "no network has the field `country.code`; the first has `country.iso_code`",
+        ),
+        ("{ file: countries.mmdb }", "name one of its fields, such as `field: country.iso_code`"),
+        ("{ file: text.map, field: country.iso_code }", "it is not a MaxMind DB"),
+        ("{ file: countries.mmdb, field: country.iso_code, match: prefix }", "a MaxMind DB has networks as keys"),
+        ("{ entries: { a: b }, field: country.iso_code }", "`field` has no effect without `file`"),
+    ] {
+        let said = check(map);
+        assert!(said.contains(told) && said.contains("check.yaml:3:"), "{map}: {said}");
+    }
 }

@@ -165,3 +165,40 @@ fn requests_beyond_the_limit_are_closed_or_only_counted() {
     product.expect_metric("equipoise_filter_events_total", &["event=\"marked\""], 4.0);
     assert_eq!(origin.requests().len(), 6);
 }
+
+#[test]
+fn what_responses_say_they_cost_is_a_debt_over_all_versions() {
+    let origin = Origin::answering(|request| {
+        let cost = request.field("x-cost").unwrap_or("0").to_owned();
+        format!("HTTP/1.1 200 OK\r\nX-Tokens: {cost}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+    });
+    let filters = "filters: [{ rate_limit: { rate: 1000/h, burst: 1000, key: { header: x-key }, headers: true, \
+                   cost: { expression: 'request.method == \"GET\" ? 0 : 100' }, \
+                   response_cost: { expression: 'int(response.headers[\"x-tokens\"])' } } }]";
+    let site = site(Setup::to(&origin).listener_more(CLEAR).route(filters), 2);
+    let clear = site.product.address("clear");
+    let (mut first, mut second, mut third) = (Peer::connect(clear), Client::connect(clear), site.connect());
+    let mut over1 = |method: &str, key: &str, cost: &str| {
+        let request =
+            format!("{method} / HTTP/1.1\r\nHost: test\r\nX-Key: {key}\r\nX-Cost: {cost}\r\nContent-Length: 0\r\n\r\n");
+        let answer = first.ask(request);
+        (answer.status(), answer.field("ratelimit").unwrap_or_default().to_owned())
+    };
+    let left = |told: (u16, String)| {
+        assert_eq!(told.0, 200);
+        told.1.split([';', '=']).nth(2).and_then(|left| left.parse::<u32>().ok()).expect("what is left")
+    };
+    assert_eq!(left(over1("GET", "ann", "300")), 700);
+    assert_eq!(left(over1("POST", "ann", "50")), 550);
+    let fields = |cost| [("x-key", "ann"), ("x-cost", cost)];
+    assert_eq!(second.ask(with_fields(request("GET", "/"), &fields("100")), b"").status, 200);
+    assert_eq!(left(over1("GET", "ann", "")), 450);
+    // The last that passes may cost more than is left.
+    assert_eq!(third.ask(with_fields(http3::request("GET", "/"), &fields("5450")), b"").status, 200);
+    assert_eq!((over1("GET", "ann", "0").0, over1("GET", "bob", "0").0), (429, 200));
+    let refused = second.ask(with_fields(request("GET", "/"), &fields("0")), b"");
+    let wait: u32 = refused.field("retry-after").and_then(|text| text.parse().ok()).expect("a number");
+    assert!(refused.status == 429 && (17_900..=18_010).contains(&wait), "five hours: {wait}");
+    site.product.reload_unchanged();
+    assert_eq!(over1("GET", "ann", "0").0, 429, "a debt outlives a reload");
+}

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::harness::http2::{Client, request, with_fields};
 use super::harness::origin::ok;
 use super::harness::product::command;
-use super::harness::{Origin, Product, Setup, eventually, http3, until};
+use super::harness::{Origin, Peer, Product, Setup, eventually, http3, until};
 use super::http3::site;
 
 const CLEAR: &str = "clear: { bind: \"127.0.0.1:0\" }";
@@ -185,4 +185,105 @@ fn a_table_that_is_missing_or_misused_is_told_with_its_line() {
         let said = check(tables, filter);
         assert!(said.contains(told) && said.contains("equipoise.yaml:"), "{filter}: {said}");
     }
+}
+
+/// Refuses an address with more than two connections; its table has the rate of an hour, too.
+const CONNECTIONS: &str =
+    "tables: { abuse: { expire: 1h, counters: [open_connections, connections], rates: { connections: 1h } } }";
+const CROWDED: &str = "filters: [{ deny: { status: 418 }, when: { table: { name: abuse, above: { open_connections: 2 } } } }, \
+                       { set_response_header: { x-rate: { expression: 'tables.abuse.connections_rate' } } }]";
+
+#[test]
+fn open_connections_are_counted_over_all_versions_however_they_end() {
+    let origin = origin();
+    let setup = Setup::to(&origin).top(CONNECTIONS).route(CROWDED).listener("track: abuse");
+    let site = site(setup.listener_more(CLEAR.replace(" }", ", track: [abuse] }")), 2);
+    let clear = site.product.address("clear");
+    let (mut first, mut second) = (Peer::connect(clear), Client::connect(clear));
+    assert_eq!((first.get("/").status(), second.get("/").status), (200, 200));
+    let mut third = site.connect();
+    assert_eq!((third.get("/").status, first.get("/").status(), second.get("/").status), (418, 418, 418));
+    assert_eq!(entry(&site.product, "127.0.0.1")["open_connections"], 3);
+    // One ends in good order.
+    drop(third);
+    eventually("its place is free", || first.get("/").status() == 200);
+    // One is reset, one ends in its handshake, one with half a request, one in its upload.
+    first.reset();
+    let mut cut = Peer::connect(clear);
+    cut.send("GET / HT");
+    cut.reset();
+    site.product.connect().send("no TLS at all");
+    let mut gone = Peer::connect(clear);
+    gone.send("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\nhalf");
+    gone.reset();
+    eventually("only one is left", || entry(&site.product, "127.0.0.1")["open_connections"] == 1);
+    let rate = second.get("/").field("x-rate").map(str::to_owned);
+    assert_eq!(rate.as_deref(), Some("6"));
+    assert_eq!(entry(&site.product, "127.0.0.1")["connections"], 6);
+    // A reload leaves it open, and counted.
+    site.product.reload_unchanged();
+    assert_eq!(
+        (second.get("/").status, entry(&site.product, "127.0.0.1")["open_connections"].clone()),
+        (200, json!(1))
+    );
+    let admin = site.product.address("admin").to_string();
+    let ctl = |arguments: &[&str]| command(&[&["ctl", "--admin", &admin, "table"], arguments].concat());
+    let refused = ctl(&["set", "abuse", "127.0.0.1", "open_connections=0"]);
+    assert!(refused.stderr.contains("`open_connections` cannot be set"), "{}", refused.stderr);
+    drop(second);
+    eventually("none is left", || entry(&site.product, "127.0.0.1")["open_connections"] == 0);
+}
+
+#[test]
+fn a_stream_and_the_client_of_a_proxy_header_are_counted_by_their_address() {
+    let origin = Origin::echo();
+    let product = Product::start(&format!(
+        "version: 1\n\
+         tables: {{ abuse: {{ counters: [open_connections] }} }}\n\
+         listeners:\n  line: {{ bind: \"127.0.0.1:0\", protocol: tcp, cluster: database, track: abuse, \
+         proxy_protocol: {{ from: [127.0.0.1] }} }}\n\
+         clusters: {{ database: {{ endpoints: [\"{}\"] }} }}\n\
+         admin: {{ bind: \"127.0.0.1:0\" }}\n",
+        origin.address()
+    ));
+    let open = || {
+        let mut peer = Peer::connect(product.address("line"));
+        peer.send("PROXY TCP4 192.0.2.7 198.51.100.1 4000 80\r\nx");
+        assert_eq!(peer.take(1), b"x");
+        peer
+    };
+    let (one, other) = (open(), open());
+    assert_eq!(entry(&product, "192.0.2.7")["open_connections"], 2);
+    one.reset();
+    eventually("one is left", || entry(&product, "192.0.2.7")["open_connections"] == 1);
+    drop(other);
+    eventually("none is left", || entry(&product, "192.0.2.7")["open_connections"] == 0);
+}
+
+#[test]
+fn a_listener_that_counts_into_a_wrong_table_is_told_with_its_line() {
+    let folder = super::harness::product::folder();
+    let file = folder.path().join("equipoise.yaml");
+    let check = |table: &str, listener: &str| {
+        let text = format!(
+            "version: 1\ntables: {{ abuse: {table} }}\nlisteners:\n  web:\n    bind: \"127.0.0.1:0\"\n    {listener}\nroutes: [{{ respond: {{ status: 200 }} }}]\n"
+        );
+        std::fs::write(&file, text).expect("our folder");
+        let told = command(&["check", "--strict", &file.display().to_string()]);
+        assert!(!told.status.success());
+        told.stderr + &told.stdout
+    };
+    let open = "{ counters: [open_connections] }";
+    for (table, listener, told) in [
+        (open, "track: abus", "did you mean `abuse`?"),
+        ("{ counters: [requests] }", "track: [abuse]", "the table `abuse` counts no connections"),
+        ("{ key: { header: x-a }, counters: [connections] }", "track: abuse", "is not by address"),
+        ("{ counters: [requests], rates: { open_connections: 10s } }", "", "`open_connections` has no rate"),
+        ("{ rates: { requests: 1h } }", "", "the rate counts over 1h, but entries expire after 10m"),
+    ] {
+        let said = check(table, listener);
+        assert!(said.contains(told) && said.contains("equipoise.yaml:"), "{table} {listener}: {said}");
+    }
+    let udp = check(open, "protocol: udp\n    cluster: site\n    track: abuse");
+    assert!(udp.contains("`track`"), "{udp}");
 }

@@ -68,6 +68,10 @@ pub struct Listener {
     /// TCP and HTTP: limits on the connections of each client address. Unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_per_address: Option<ConnectionsPerAddress>,
+    /// TCP and HTTP: tables that count the connections of this listener, by the address of the peer, or the one in its PROXY header: one name
+    /// or a list. Their `key` is `client`, and they count `connections`, `open_connections`, or the rate of `connections`.
+    #[serde(default, skip_serializing_if = "OneOrMany::is_empty")]
+    pub track: OneOrMany<String>,
     /// Accept a PROXY protocol header from these peers, which reports the client of the connection. By default the peer is the
     /// client.
     #[serde(default, skip_serializing_if = "Option::is_none")]

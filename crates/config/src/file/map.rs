@@ -24,6 +24,11 @@ pub struct Map {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = super::PATH_FORMAT))]
     pub file: Option<String>,
+    /// The file is a MaxMind DB (`.mmdb`), such as GeoLite2-Country, and the value of a network is this field of it: `country.iso_code`.
+    /// Items of lists have numbers: `subdivisions.0.iso_code`. Implies `match: cidr`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub field: Option<String>,
     /// The value for all other keys. By default they have none, which is an empty string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<MapValue>,

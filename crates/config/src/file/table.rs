@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::units::Time;
 
-/// A table of counters and rates by key, which the filter `track` counts into and `when: { table: … }` reads. It is shared by all
+/// A table of counters and rates by key, which the filter `track` and listeners count into and `when: { table: … }` reads. It is shared by all
 /// workers and has a bounded size. Each entry takes 16 bytes, its key (16 bytes for `client`, 32 for others), 8 for each counter
 /// and 16 for each rate; memory is allocated with the first entries. A configuration change keeps the entries unless `key`, `keys_max`,
 /// `counters` or `rates` change; so does an upgrade.
@@ -36,11 +36,12 @@ pub struct Table {
     #[serde(default = "expire")]
     pub expire: Time,
     /// What is counted, without end: `requests`, `errors` (responses with 4xx), `failures` (responses with 5xx, and failed
-    /// requests), `bytes_in` and `bytes_out` (of bodies), `marks` (see `track`).
+    /// requests), `bytes_in` and `bytes_out` (of bodies), `marks` (see `track`), `connections` and `open_connections` (of listeners with
+    /// `track`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<TableCounter>,
     /// What is counted over the last while, such as `{ requests: 10s }`: the counter, and the length of that while, from 1s to 24h.
-    /// It is read as `requests_rate`.
+    /// It is read as `requests_rate`. `open_connections` has no rate.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rates: BTreeMap<TableCounter, Time>,
 }
@@ -69,6 +70,10 @@ pub enum TableCounter {
     BytesOut,
     /// What `track: { mark: … }` adds.
     Marks,
+    /// Connections that listeners with `track` have accepted.
+    Connections,
+    /// Connections of listeners with `track` that are open now.
+    OpenConnections,
 }
 
 /// What the entries of a table are by.

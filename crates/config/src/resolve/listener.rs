@@ -42,8 +42,12 @@ const TCP_ONLY: [(&str, &str); 2] = [
     ("bandwidth", "write the filter `bandwidth_limit` in a route, or set `protocol: tcp`"),
 ];
 const UDP_ONLY: [(&str, &str); 1] = [("responses_max", "leave it out")];
-const NOT_UDP: [(&str, &str); 3] =
-    [("tls", "leave it out"), ("proxy_protocol", "leave it out"), ("connections_per_address", "use `connections_max`")];
+const NOT_UDP: [(&str, &str); 4] = [
+    ("tls", "leave it out"),
+    ("proxy_protocol", "leave it out"),
+    ("connections_per_address", "use `connections_max`"),
+    ("track", "leave it out"),
+];
 
 /// Keys, each with what to do instead, and the protocols that have them. A message names the first of those.
 type KeysOf = (&'static [(&'static str, &'static str)], &'static [file::Protocol]);
@@ -121,6 +125,7 @@ impl Resolver<'_> {
             address_list: list,
             connections_max: written.connections_max,
             per_address,
+            track: written.track.as_slice().iter().map(|name| name.as_str().into()).collect(),
             protocol: protocol?,
         })
     }

@@ -6,6 +6,7 @@ use model::map::{Collector, Entries, Map, MapKind, parse};
 
 use super::Resolver;
 use crate::file;
+use crate::mmdb;
 use crate::tree::Node;
 
 /// Bytes of one file. A million entries are a tenth of it.
@@ -21,12 +22,30 @@ impl Resolver<'_> {
             file::MapKind::Regex => MapKind::Regex,
             file::MapKind::Cidr => MapKind::Cidr,
         };
+        let kind = self.kind_of_field(&at, written, kind);
         let entries = match &written.file {
-            Some(file) => self.filed_entries(&format!("{at}/file"), file, kind)?,
+            Some(file) => self.filed_entries(&format!("{at}/file"), file, (kind, written.field.as_deref()))?,
             None => self.written_entries(&format!("{at}/entries"), name, kind)?,
         };
         let default = written.default.as_ref().map(|value| value.0.clone());
         Some(Map { name: name.into(), kind, default, file: written.file.clone(), entries: Arc::new(entries) })
+    }
+
+    /// The kind of a map: with a field of a MaxMind DB, one of networks.
+    fn kind_of_field(&mut self, at: &str, written: &mut file::Map, kind: MapKind) -> MapKind {
+        if written.field.is_none() {
+            return kind;
+        }
+        if written.file.is_none() {
+            let span = self.key_span(at, "field");
+            self.sink.push(span, "`field` has no effect without `file`".to_owned(), Some("leave it out".to_owned()));
+        }
+        if kind != MapKind::Cidr && self.has(at, "match") {
+            let message = "a MaxMind DB has networks as keys";
+            self.report(&format!("{at}/match"), message, Some("write `match: cidr`, or leave it out".to_owned()));
+        }
+        written.kind = file::MapKind::Cidr;
+        MapKind::Cidr
     }
 
     /// Entries that stand in the configuration, in its order.
@@ -63,7 +82,7 @@ impl Resolver<'_> {
     }
 
     /// Entries of a file.
-    fn filed_entries(&mut self, at: &str, name: &str, kind: MapKind) -> Option<Entries> {
+    fn filed_entries(&mut self, at: &str, name: &str, (kind, field): (MapKind, Option<&str>)) -> Option<Entries> {
         let path = self.beside(name);
         let bytes = match self.file_bytes(&path, FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
@@ -75,6 +94,16 @@ impl Resolver<'_> {
         };
         // Its entries are kept, so that the text need not be.
         self.pems.remove(&path);
+        if let Some(field) = field {
+            return mmdb::entries(&bytes, field)
+                .map_err(|message| self.report(at, format!("cannot use `{name}`: {message}"), None))
+                .ok();
+        }
+        if mmdb::is_one(&bytes) {
+            let mend = "name one of its fields, such as `field: country.iso_code`".to_owned();
+            self.report(at, format!("`{name}` is a MaxMind DB"), Some(mend));
+            return None;
+        }
         let text = match std::str::from_utf8(&bytes) {
             Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
             Err(error) => {

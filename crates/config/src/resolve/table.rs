@@ -8,6 +8,7 @@ use model::table::{Counter, Reading, Table, TableKey, TableTest};
 use super::Resolver;
 use crate::file::{self, OneOrMany};
 use crate::tree::Kind;
+use crate::units::show_duration;
 
 /// The length of the while over which a rate counts.
 const PERIODS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
@@ -31,9 +32,21 @@ impl Resolver<'_> {
         let mut rates = Vec::new();
         for (counter, period) in &written.rates {
             let counter = counter_of(*counter);
+            if counter.is_level() {
+                let message = format!("`{}` has no rate", counter.as_str());
+                let mend = "write `connections`, and list `open_connections` in `counters`".to_owned();
+                self.report(&format!("{at}/rates/{}", counter.as_str()), message, Some(mend));
+            }
             if !PERIODS.contains(&period.0) {
                 let mend = Some("use a time such as 10s, 1m or 1h".to_owned());
                 self.report(&format!("{at}/rates/{}", counter.as_str()), "a rate counts over 1s to 24h", mend);
+            }
+            // An entry that was not counted for as long as `expire` begins again, and its rate with it.
+            if period.0 > written.expire.0 {
+                let (period, expire) = (show_duration(period.0), show_duration(written.expire.0));
+                let message = format!("the rate counts over {period}, but entries expire after {expire}");
+                let mend = format!("set `expire` to at least {period}, or shorten the rate");
+                self.warn(&format!("{at}/rates/{}", counter.as_str()), message, Some(mend));
             }
             rates.push((counter, period.0));
         }
@@ -137,5 +150,7 @@ fn counter_of(counter: file::TableCounter) -> Counter {
         file::TableCounter::BytesIn => Counter::BytesIn,
         file::TableCounter::BytesOut => Counter::BytesOut,
         file::TableCounter::Marks => Counter::Marks,
+        file::TableCounter::Connections => Counter::Connections,
+        file::TableCounter::OpenConnections => Counter::OpenConnections,
     }
 }

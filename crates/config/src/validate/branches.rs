@@ -7,7 +7,7 @@ use crate::diagnostic::nearest;
 use crate::elsewhere::{self, Place};
 use crate::expectation::{Shape, expectation, is_a, shape};
 use crate::tree::{Key, Kind, Node, Step};
-use crate::wording::{mend_named, mismatch, quoted};
+use crate::wording::{mend_named, mismatch, quoted, single_key};
 
 /// Keys of one map that are compared with those that are missing.
 const ENTRIES_COMPARED_MAX: usize = 100;
@@ -35,6 +35,9 @@ impl<'a> Validator<'a> {
             }
             return;
         }
+        if self.tells_single_keys(&fitting, node) {
+            return;
+        }
         let mut best: Option<(Vec<Found>, Vec<_>)> = None;
         for branch in fitting {
             let (found, marks) = (self.found.len(), self.marks.len());
@@ -48,6 +51,24 @@ impl<'a> Validator<'a> {
         let (found, marks) = best.unwrap_or_default();
         self.found.extend(found);
         self.marks.extend(marks);
+    }
+
+    /// Reports what is wrong with a map whose only key may be one of several, each of which is a branch: none of them, or more than one.
+    /// Returns whether it did.
+    fn tells_single_keys(&mut self, branches: &[&'a Value], node: &'a Node) -> bool {
+        let keys: Option<Vec<&str>> = branches.iter().map(|branch| single_key(branch, self.root)).collect();
+        let Some(keys) = keys.filter(|_| matches!(node.kind, Kind::Map(_))) else { return false };
+        let present = node.entries().iter().filter(|(key, _)| keys.contains(&key.text.as_str())).count();
+        match (present, node.entries()) {
+            (0, [(key, _)]) => {
+                let message = format!("unknown key `{}` in {}", key.text, self.place(self.path.len()));
+                let mend = nearest(&key.text, keys.iter().copied()).map(|name| format!("did you mean `{name}`?"));
+                self.report(key.span, message, mend.or_else(|| Some(format!("write {}", quoted(&keys)))));
+            }
+            (1, [_]) => return false,
+            _ => self.check_one_of_keys(&keys, node),
+        }
+        true
     }
 
     /// Checks that exactly one of some keys is there.

@@ -29,7 +29,10 @@ impl Reconciler {
         let generation = candidate.plan.generation;
         let differences = Arc::new(self.differences(&candidate));
         let mut staged = self.persistence.stage(&candidate);
-        if !matches!(origin, Origin::Provider | Origin::ProviderEndpoints | Origin::Names | Origin::Certificates) {
+        if !matches!(
+            origin,
+            Origin::Provider | Origin::ProviderEndpoints | Origin::Names | Origin::Certificates | Origin::Files
+        ) {
             // A change over the API fails if it cannot be saved. Any other change is applied all the same.
             staged = Ok(staged.inspect_err(|_| self.view.count_refused())?);
         }

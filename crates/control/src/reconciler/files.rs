@@ -61,6 +61,10 @@ impl Reconciler {
         if candidate.plan.snapshot == running.plan.snapshot {
             return Ok(None);
         }
-        self.commit(candidate, Origin::Certificates).map(Some).map_err(Refusal::Unpublished)
+        // Maps, and settings of filters, are all else that is in files.
+        let (new, old) = (&candidate.plan.snapshot, &running.plan.snapshot);
+        let are_same = (&new.listeners, &new.clusters, &new.admin) == (&old.listeners, &old.clusters, &old.admin);
+        let origin = if are_same { Origin::Files } else { Origin::Certificates };
+        self.commit(candidate, origin).map(Some).map_err(Refusal::Unpublished)
     }
 }

@@ -73,6 +73,7 @@ pub(crate) fn http_listener() -> Listener {
         address_list: None,
         connections_max: 10,
         per_address: None,
+        track: Vec::new(),
         protocol: Protocol::Http(http),
     }
 }

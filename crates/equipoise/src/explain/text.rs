@@ -16,6 +16,13 @@ pub(super) fn render(told: &Explanation) -> String {
     let mut out = String::new();
     line(&mut out, "", &told.request);
     line(&mut out, "arrives at", &format!("listener {}", told.listener));
+    if let Some(port) = told.port_unheard {
+        line(
+            &mut out,
+            "",
+            &format!("no such listener has port {port}: this is the first that fits; `--listener` names another"),
+        );
+    }
     routes(&mut out, &told.routes, told.routes_unfit);
     filters(&mut out, &told.filters);
     match &told.outcome {

@@ -28,6 +28,8 @@ pub struct Listener {
     pub connections_max: u32,
     /// Bounds on the connections of each address.
     pub per_address: Option<ConnectionsPerAddress>,
+    /// Tables of addresses that count its connections.
+    pub track: Vec<Name>,
     /// What is spoken.
     pub protocol: Protocol,
 }

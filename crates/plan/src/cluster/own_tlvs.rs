@@ -5,6 +5,7 @@ use model::proxy_protocol::SendProxy;
 use model::snapshot::Cluster;
 use model::{Facts, Issue, RequestHead};
 
+use crate::filter::Notes;
 use crate::filter::template::Template;
 use crate::filter::variables::{Stage, Values};
 
@@ -51,11 +52,14 @@ impl OwnTlvs {
         self.has_variables
     }
 
-    /// Returns the values for one exchange, or one stream, which has no request. A value with variables is left out where it is empty or
+    /// Returns the values for one exchange, with what filters have noted, or one stream, which has no request. A value with variables is left out where it is empty or
     /// beyond the bounds; so is what does not fit behind those before it.
-    pub fn values(&self, request: Option<&RequestHead>, facts: &Facts<'_>) -> Tlvs {
+    pub fn values(&self, request: Option<(&RequestHead, &Notes)>, facts: &Facts<'_>) -> Tlvs {
         let none = RequestHead::default();
-        let values = Values::of_request(request.unwrap_or(&none), facts);
+        let values = match request {
+            Some((request, notes)) => Values::of_request(request, facts).with_notes(notes),
+            None => Values::of_request(&none, facts),
+        };
         let mut tlvs = Tlvs::with_capacity(self.list.len());
         let mut total = 0;
         for (kind, template) in &self.list {
@@ -107,6 +111,8 @@ mod tests {
             request_id: "id-1",
             user: Some(&[b'x'; 200]),
         };
+        let notes = Notes::default();
+        let request = request.map(|request| (request, &notes));
         OwnTlvs::compile(&cluster(custom)).unwrap().map(|own| own.values(request, &facts)).unwrap_or_default()
     }
 

@@ -12,7 +12,7 @@ mod rules;
 
 use std::net::SocketAddr;
 
-use model::facts::TlsFacts;
+use model::facts::{Seen, TlsFacts};
 use model::{Facts, Fault, Method, RequestHead, Scheme};
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub use question::Question;
 pub use routes::RouteExplanation;
 
 use crate::Moment;
-use crate::filter::{Notes, Turn};
+use crate::filter::{Noted, Notes, Turn};
 use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan};
 
 /// What would become of a request.
@@ -35,6 +35,9 @@ pub struct Explanation {
     pub request: String,
     /// The listener that it arrives at, with its address.
     pub listener: String,
+    /// The port of the request, if no listener has it; then it is taken to arrive at the first listener that fits otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port_unheard: Option<u16>,
     /// Routes whose host and path fit, in the order in which they are asked. The first that holds is taken.
     pub routes: Vec<RouteExplanation>,
     /// Routes of the listener that do not fit by host or path.
@@ -82,7 +85,7 @@ pub fn explain(
 ) -> Result<Explanation, String> {
     let asked = question.parse()?;
     let listener = asked.listener(plan)?;
-    let subject = Subject { plan, listener, question, at };
+    let subject = Subject { plan, listener, question, at, port_unheard: asked.port_unheard(listener) };
     if subject.is_kept_out() {
         let outcome = Outcome::Close { why: "the listener's `address_list` rejects this address".into() };
         return Ok(subject.explanation(asked.shown(), (Vec::new(), 0), Vec::new(), outcome));
@@ -100,7 +103,7 @@ pub fn explain(
                 let none = (Vec::new(), router.routes().len());
                 return Ok(subject.explanation(asked.shown(), none, Vec::new(), refused(fault)));
             }
-            let routes = routes::ask(router, (&head, &facts), question, &mut scratch);
+            let routes = routes::ask(router, (&head, &Seen { facts, now: subject.at.now }), question, &mut scratch);
             let routes_unfit = router.routes().len() - routes.len();
             let taken = routes.iter().find(|route| route.holds).and_then(|told| route_named(plan, &told.name));
             let (filters, outcome) = match taken {
@@ -131,6 +134,7 @@ struct Subject<'a> {
     listener: &'a ListenerPlan,
     question: &'a Question,
     at: Moment,
+    port_unheard: Option<u16>,
 }
 
 impl Subject<'_> {
@@ -169,7 +173,7 @@ impl Subject<'_> {
         let mut turn = Turn { facts, now, wall_clock, chance, notes: &mut notes, scratch, is_rehearsal: true };
         let filters =
             filters::apply((&route.route.filters, &route.chain), head, self.question.hides_values, &mut turn)?;
-        let facts = &Facts { user: notes.user(), ..*facts };
+        let noted = Noted { facts: &Facts { user: notes.user(), ..*facts }, notes: &notes, now };
         if let Some((name, status)) = filters.iter().find_map(|told| Some((&told.name, told.answers?))) {
             let why = format!("the filter `{name}` answers");
             return Ok((filters, Outcome::Answer { status, why }));
@@ -183,14 +187,14 @@ impl Subject<'_> {
                 Outcome::Answer { status: local.status, why: "the route sends a fixed response".into() }
             }
             ActionPlan::Redirect(redirect) => {
-                let local = redirect.respond(head, facts, scratch);
+                let local = redirect.respond(head, noted, scratch);
                 let why = match local.fields.first() {
                     Some((_, to)) => format!("the route redirects to {to}"),
                     None => "the expression of the redirect gives no target".to_owned(),
                 };
                 Outcome::Answer { status: local.status, why }
             }
-            ActionPlan::Choice(choice) => match choice.choose(head, facts, scratch) {
+            ActionPlan::Choice(choice) => match choice.choose(head, noted, scratch) {
                 None => refused(Fault::UnknownCluster),
                 Some(cluster) => {
                     let ask = self.asked(route, head);
@@ -231,7 +235,8 @@ impl Subject<'_> {
     ) -> Explanation {
         let listener = &self.listener.listener;
         let listener = format!("{} ({}, {})", listener.name, listener.scheme(), listener.bind);
-        Explanation { generation: self.plan.generation, request, listener, routes, routes_unfit, filters, outcome }
+        let (generation, port_unheard) = (self.plan.generation, self.port_unheard);
+        Explanation { generation, request, listener, port_unheard, routes, routes_unfit, filters, outcome }
     }
 }
 

@@ -156,6 +156,12 @@ impl Parsed<'_> {
         })
     }
 
+    /// Returns the port of the request, if it is given and the listener that was chosen by the scheme alone has another.
+    pub(super) fn port_unheard(&self, listener: &ListenerPlan) -> Option<u16> {
+        let is_chosen = self.question.listener.is_none();
+        self.port.filter(|port| is_chosen && listener.listener.bind.port() != Some(*port))
+    }
+
     fn is_for(&self, listener: &ListenerPlan) -> bool {
         listener.listener.protocol.has_routes() != self.is_tcp
     }

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use model::RequestHead;
+use model::facts::Seen;
 use model::matching::{Match, PathMatch, ValueTest};
-use model::{Facts, RequestHead};
 use serde::{Deserialize, Serialize};
 
 use super::Question;
@@ -25,7 +26,7 @@ pub struct RouteExplanation {
 /// Asks all routes that come into question, in order.
 pub(super) fn ask(
     router: &Router,
-    (head, facts): (&RequestHead, &Facts<'_>),
+    (head, seen): (&RequestHead, &Seen<'_>),
     question: &Question,
     scratch: &mut Vec<u8>,
 ) -> Vec<RouteExplanation> {
@@ -37,7 +38,7 @@ pub(super) fn ask(
             let matches = &route.route.matches;
             let hides = question.hides_values;
             let test = |test: &ValueTest| if hides { "does not match".to_owned() } else { test.unmet() };
-            let unmet = route.conditions.unmet((matches, &test), (head, facts.caller()), scratch);
+            let unmet = route.conditions.unmet((matches, &test), (head, seen.caller()), scratch);
             told.push(RouteExplanation {
                 name: route.name().to_string(),
                 asks: asks(matches, route.route.priority),

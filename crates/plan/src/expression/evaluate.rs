@@ -339,12 +339,14 @@ impl<'a> Evaluation<'a, '_> {
         }
     }
 
-    /// What a table has counted. A key without a value is the empty one, as where it is counted.
+    /// What a table has counted. A text without a value is the empty one, as where it is counted; an address without a value has no
+    /// entry.
     fn counted(&mut self, counted: &'a Counted) -> Result<i64, Failed> {
-        let (now, request) = self.of.now.zip(self.of.request).ok_or(Failed)?;
+        let now = self.of.now.ok_or(Failed)?;
         let read = |key: &[u8]| counted.table.get(key, counted.reading, now);
         let count = match &counted.key {
-            CountedKey::Known(key) => key.with(request, self.of.facts.client, read),
+            CountedKey::Known(key) => key.with(self.of.request.ok_or(Failed)?, self.of.facts.client, read),
+            CountedKey::Address(network, ip) => self.ip(ip).map_or(0, |ip| network.with(ip, read)),
             CountedKey::Text(text) => {
                 let key = self.text(text).unwrap_or(Bytes::Borrowed(b""));
                 read(self.scratch.get(key))
@@ -422,7 +424,7 @@ fn parts_of<'t>(text: &'t [u8], parts: &'t Parts) -> impl Iterator<Item = (usize
 }
 
 /// Writes a duration as CEL does: in seconds, with `s` behind.
-fn write_duration(nanos: i64, out: &mut Vec<u8>) {
+pub(super) fn write_duration(nanos: i64, out: &mut Vec<u8>) {
     let sign = if nanos < 0 { "-" } else { "" };
     let (seconds, rest) = (nanos.unsigned_abs() / 1_000_000_000, nanos.unsigned_abs() % 1_000_000_000);
     let _ = write!(out, "{sign}{seconds}");

@@ -35,6 +35,7 @@ fn single_text<'a>(fact: TextFact, of: &Subject<'a>) -> Option<&'a [u8]> {
         TextFact::Protocol => request.map(|head| head.version.as_str().as_bytes()),
         TextFact::Id => Some(facts.request_id.as_bytes()).filter(|id| !id.is_empty()),
         TextFact::User => of.user(),
+        TextFact::LimitStatus => of.limit_status(),
         TextFact::ServerName => tls(|tls| tls.server_name.as_deref()),
         TextFact::TlsVersion => tls(|tls| Some(tls.version)),
         TextFact::TlsCipher => tls(|tls| Some(tls.cipher)),
@@ -235,7 +236,7 @@ fn query_of<'a>(of: &Subject<'a>) -> &'a [u8] {
     of.request.and_then(RequestHead::query).unwrap_or_default()
 }
 
-fn raw_parameter<'a>(of: &Subject<'a>, name: &[u8]) -> Option<&'a [u8]> {
+pub(super) fn raw_parameter<'a>(of: &Subject<'a>, name: &[u8]) -> Option<&'a [u8]> {
     query::parameter(query_of(of), name)
 }
 

@@ -34,9 +34,11 @@ mod evaluate;
 mod facts;
 mod functions;
 mod lexer;
+mod named;
 mod names;
 mod parser;
 mod program;
+mod scope;
 mod settings;
 mod subject;
 mod syntax;
@@ -53,9 +55,11 @@ use model::{Issue, RequestHead, ResponseHead};
 
 pub use attributes::{ATTRIBUTES, Attribute};
 pub use functions::{FUNCTIONS, Function};
+pub(crate) use named::Named;
 pub(crate) use names::{Names, Tables};
-pub use settings::{ConditionText, ValueText};
-pub use subject::{Ended, Scope, Subject};
+pub use scope::Scope;
+pub use settings::{AmountText, ConditionText, ValueText};
+pub use subject::{Ended, Subject};
 pub(crate) use target::Target;
 
 use crate::filter::{ResponseView, Turn};
@@ -63,7 +67,7 @@ use crate::map::{MapPlan, Maps};
 use crate::table::Table;
 use check::Checker;
 use evaluate::Evaluation;
-use program::{Text, Truth};
+use program::{Number, Text, Truth};
 use value::Scratch;
 
 /// The maps and tables that an expression uses.
@@ -74,6 +78,11 @@ pub(crate) struct Used {
 }
 
 impl Used {
+    /// Returns whether all of them are the very same as those of their names.
+    pub(crate) fn is_within(&self, names: Names<'_>) -> bool {
+        names.maps.have(&self.maps) && names.tables.have(&self.tables)
+    }
+
     fn of(checker: Checker<'_>) -> Self {
         Self { maps: checker.used.into(), tables: checker.used_tables.into() }
     }
@@ -114,6 +123,11 @@ impl Condition {
     /// Returns the maps and tables that it uses.
     pub(crate) fn used(&self) -> &Used {
         &self.used
+    }
+
+    /// Returns whether it reads a table, for which its subject needs a time.
+    pub fn reads_tables(&self) -> bool {
+        !self.used.tables.is_empty()
     }
 
     /// Returns whether it holds. `scratch` may be written beyond what it holds, which stays.
@@ -196,7 +210,7 @@ impl Value {
         turn: &mut Turn<'_>,
         call: impl FnOnce(&[u8], &mut Turn<'_>) -> R,
     ) -> R {
-        self.fill(Subject::of_request(head, turn.facts).with_notes(turn.notes).at(turn.now), turn.scratch);
+        self.fill_for_request(head, turn);
         let value = std::mem::take(turn.scratch);
         let result = call(&value, turn);
         *turn.scratch = value;
@@ -206,6 +220,16 @@ impl Value {
     /// Appends the value, see [`Self::with`].
     pub fn write(&self, of: Subject<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
         self.with(of, scratch, |value| out.extend_from_slice(value));
+    }
+
+    /// Leaves the value for a request in the scratch of the turn, alone.
+    pub(crate) fn fill_for_request(&self, head: &RequestHead, turn: &mut Turn<'_>) {
+        self.fill(Subject::of_request(head, turn.facts).with_notes(turn.notes).at(turn.now), turn.scratch);
+    }
+
+    /// Leaves the value for a response in the scratch of the turn, alone.
+    pub(crate) fn fill_for_response(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
+        self.fill(Subject::of_response(head, view, turn.facts).with_notes(turn.notes).at(turn.now), turn.scratch);
     }
 
     /// Leaves the value in the scratch, alone.
@@ -221,5 +245,51 @@ impl Value {
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Value").field(&self.source).finish()
+    }
+}
+
+/// An expression that gives a whole number, such as what a request costs.
+pub struct Amount {
+    source: Box<str>,
+    number: Number,
+    used: Used,
+}
+
+impl Amount {
+    /// Compiles one that may use these maps and tables.
+    ///
+    /// # Errors
+    /// What is wrong with it, and at which character; the path is empty.
+    pub(crate) fn compile_with<'n>(text: &str, scope: Scope, names: impl Into<Names<'n>>) -> Result<Self, Issue> {
+        let mut checker = Checker::new(scope, names.into());
+        let parsed = parser::parse(text).and_then(|term| checker.number(&term));
+        let number = parsed.map_err(trouble::Trouble::into_issue)?;
+        Ok(Self { source: text.into(), number, used: Used::of(checker) })
+    }
+
+    /// Returns the maps and tables that it uses.
+    pub(crate) fn used(&self) -> &Used {
+        &self.used
+    }
+
+    /// Returns the number for a request, in a step of a filter, at least 0; `None` if it has no value.
+    pub fn of_request(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Option<u64> {
+        self.of(Subject::of_request(head, turn.facts).with_notes(turn.notes).at(turn.now), turn.scratch)
+    }
+
+    /// Returns the same for a response.
+    pub fn of_response(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Option<u64> {
+        self.of(Subject::of_response(head, view, turn.facts).with_notes(turn.notes).at(turn.now), turn.scratch)
+    }
+
+    fn of(&self, of: Subject<'_>, scratch: &mut Vec<u8>) -> Option<u64> {
+        let number = Evaluation { of, scratch: Scratch::new(scratch) }.number(&self.number).ok()?;
+        Some(u64::try_from(number).unwrap_or(0))
+    }
+}
+
+impl fmt::Debug for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Amount").field(&self.source).finish()
     }
 }

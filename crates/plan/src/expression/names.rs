@@ -22,6 +22,14 @@ pub(crate) enum Tables<'a> {
     Known(&'a [Arc<Table>]),
 }
 
+impl Tables<'_> {
+    /// Returns whether all of these are among them.
+    pub(crate) fn have(&self, used: &[Arc<Table>]) -> bool {
+        let Self::Known(tables) = self else { return used.is_empty() };
+        used.iter().all(|table| tables.iter().any(|known| Arc::ptr_eq(known, table)))
+    }
+}
+
 impl<'a> From<Maps<'a>> for Names<'a> {
     /// Returns maps alone: no table can be read.
     fn from(maps: Maps<'a>) -> Self {

@@ -8,11 +8,11 @@ use model::table::Reading;
 use model::{Cidr, FieldName};
 use regex::bytes::Regex;
 
-use super::attributes::{IpFact, NumberFact, TextFact, TimeFact, TruthFact};
+use super::attributes::{IpFact, NumberFact, Table, TextFact, TimeFact, TruthFact};
 use crate::addresses::AddressTable;
-use crate::limit::Key;
+use crate::limit::{Key, Network};
 use crate::map::MapPlan;
-use crate::table::Table;
+use crate::table::Table as Counters;
 
 /// True or false.
 #[derive(Debug)]
@@ -183,7 +183,7 @@ pub(super) enum Ip {
 }
 
 /// One entry of a table.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     RequestHeader(FieldName),
     ResponseHeader(FieldName),
@@ -191,6 +191,26 @@ pub(super) enum Entry {
     Cookie(Box<[u8]>),
     ProxyTlv(TlvName),
     Claim(Box<str>),
+}
+
+impl Entry {
+    /// Returns the entry of a map of strings with this name.
+    ///
+    /// # Errors
+    /// The name is none for this map.
+    pub(super) fn named(table: Table, name: &str) -> Result<Self, String> {
+        if name.is_empty() {
+            return Err("the name is empty".to_owned());
+        }
+        Ok(match table {
+            Table::RequestHeaders => Self::RequestHeader(FieldName::new(name)?),
+            Table::ResponseHeaders => Self::ResponseHeader(FieldName::new(name)?),
+            Table::Query => Self::Query(name.as_bytes().into()),
+            Table::Cookies => Self::Cookie(name.as_bytes().into()),
+            Table::ProxyTlvs => Self::ProxyTlv(TlvName::parse(name)?),
+            Table::Claims => Self::Claim(name.into()),
+        })
+    }
 }
 
 /// A look into a map.
@@ -207,17 +227,20 @@ pub(super) enum MapKey {
     Ip(Ip),
 }
 
-/// A reading of the entry of a request in a table.
+/// A reading of an entry in a table.
 pub(super) struct Counted {
-    pub table: Arc<Table>,
+    pub table: Arc<Counters>,
     pub reading: Reading,
     pub key: CountedKey,
 }
 
-/// The key of a request in a table.
+/// The key of an entry in a table.
 #[derive(Debug)]
 pub(super) enum CountedKey {
+    /// What every request has.
     Known(Key),
+    /// The network of an address.
+    Address(Network, Ip),
     Text(Text),
 }
 

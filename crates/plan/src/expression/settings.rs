@@ -4,7 +4,7 @@ use model::Issue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Condition, Scope, Value};
+use super::{Amount, Condition, Scope, Value};
 use crate::filter::Compiling;
 
 /// `{ expression: … }` that is true or false.
@@ -42,5 +42,24 @@ impl ValueText {
     /// What is wrong with it, at `expression`.
     pub fn compile(&self, scope: Scope, compiling: &mut Compiling<'_>) -> Result<Value, Issue> {
         compiling.value(&self.expression, scope).map_err(|issue| issue.below("expression"))
+    }
+}
+
+/// `{ expression: … }` that gives a whole number, such as a cost.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct AmountText {
+    /// An expression that gives a whole number, such as `int(request.headers["x-units"])`.
+    pub expression: String,
+}
+
+impl AmountText {
+    /// Compiles it for this moment.
+    ///
+    /// # Errors
+    /// What is wrong with it, at `expression`.
+    pub fn compile(&self, scope: Scope, compiling: &mut Compiling<'_>) -> Result<Amount, Issue> {
+        compiling.amount(&self.expression, scope).map_err(|issue| issue.below("expression"))
     }
 }

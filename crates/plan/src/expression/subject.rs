@@ -8,31 +8,6 @@ use model::{Address, Facts, Fault, Name, PickReason, RequestHead, ResponseHead};
 
 use crate::filter::{Elapsed, Notes, ResponseSource, ResponseView};
 
-/// From when on something is known of an exchange. What is known at one point is known at all later ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
-    /// When its route is looked for.
-    Route,
-    /// While filters act on the request.
-    Request,
-    /// Once there is a response.
-    Response,
-    /// Once it is over.
-    Log,
-}
-
-impl Scope {
-    /// Returns the moment in words, such as `while filters act on the request`.
-    pub fn moment(self) -> &'static str {
-        match self {
-            Self::Route => "when the route is chosen",
-            Self::Request => "while filters act on the request",
-            Self::Response => "once there is a response",
-            Self::Log => "once the exchange is over",
-        }
-    }
-}
-
 /// How an exchange went, once it is over. Durations of phases that did not take place are zero.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ended<'a> {
@@ -128,6 +103,12 @@ impl<'a> Subject<'a> {
     /// Returns the address of the client.
     pub(crate) fn client(&self) -> IpAddr {
         self.facts.client
+    }
+
+    /// Returns what earlier limits did with the request.
+    pub(super) fn limit_status(&self) -> Option<&'a [u8]> {
+        let status = self.notes?.limit_status().as_str();
+        (!status.is_empty()).then_some(status.as_bytes())
     }
 
     /// Returns the user that a filter has verified.

@@ -11,7 +11,8 @@ use super::evaluate::Evaluation;
 use super::names::Names;
 use super::parser;
 use super::program::{Text, Truth};
-use super::subject::{Scope, Subject};
+use super::scope::Scope;
+use super::subject::Subject;
 use super::trouble::Trouble;
 use super::value::{Bytes, Failed, Scratch};
 
@@ -43,7 +44,7 @@ impl Target {
     /// # Errors
     /// What is wrong with it, and at which character; the path is empty. One is a site that only the request names.
     pub(crate) fn compile<'n>(text: &str, names: impl Into<Names<'n>>) -> Result<Self, Issue> {
-        let mut checker = Checker::new(Scope::Route, names.into());
+        let mut checker = Checker::new(Scope::Request, names.into());
         let parsed = parser::parse(text).and_then(|term| {
             let written = checker.written(&term)?;
             node(written).map_err(|(message, mend)| Trouble::new(term.span, message).suggest(mend))

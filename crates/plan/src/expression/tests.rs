@@ -271,7 +271,30 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("request.path.startswith(\"/\")", "there is no function `startswith`", "did you mean `startsWith`?", "startswith"),
     ("request.path.hasPrefix(\"/\")", "there is no function `hasPrefix`", "did you mean `startsWith`?", "hasPrefix"),
     ("request.path.startsWith()", "`startsWith` is not called like this", "string.startsWith(string)", "startsWith"),
-    ("request.size > \"5\"", "int and string cannot be compared", "int(…)", "request.size > \"5\""),
+    ("request.size > \"5\"", "int and string cannot be compared", "write `5` without quotes", "request.size > \"5\""),
+    (
+        "request.size > \"1MiB\"",
+        "int and string cannot be compared",
+        "write `quantity(\"1MiB\")`",
+        "request.size > \"1MiB\"",
+    ),
+    ("request.size > request.path", "int and string cannot be compared", "int(…)", "request.size > request.path"),
+    (
+        "request.headers.x-a == \"1\"",
+        "a hyphen between names is a minus",
+        "request.headers[\"x-a\"]",
+        "request.headers.x-a",
+    ),
+    ("request.headers.x - a == 1", "there is no fact `a`", "", "a"),
+    ("source.ip == ip(\"::1\")", "there is no fact `source.ip`", "write `source.address`", "source.ip"),
+    (
+        "request.code == 200",
+        "there is no fact `request.code`",
+        "write `response.code`, which is known only once",
+        "request.code",
+    ),
+    ("client_ip == ip(\"::1\")", "there is no fact `client_ip`", "write `source.address`", "client_ip"),
+    ("claim == \"1\"", "there is no fact `claim`", "write `jwt.claims[\"NAME\"]`", "claim"),
     ("request.path && true", "this is of the type string, but bool is needed", "has(…)", "request.path"),
     ("request.path", "this is of the type string, but bool is needed", "has(…)", "request.path"),
     ("\"a\" + 1 == \"a1\"", "`+` does not take string and int", "string(…)", "\"a\" + 1"),
@@ -630,4 +653,41 @@ fn maps_give_values_and_are_asked_for_entries() {
     }
     assert!(Condition::compile("request.host in maps.any", Scope::Request).is_err(), "no maps");
     assert!(Condition::compile_with("request.host in maps.any", Scope::Request, Maps::Unknown).is_ok());
+}
+
+#[test]
+fn a_route_and_a_log_read_tables_by_keys_that_they_know() {
+    let settings = |key: &str| model::table::Table {
+        name: "users".into(),
+        key: model::table::TableKey::Expression(key.into()),
+        keys_max: 100,
+        expire: std::time::Duration::from_secs(60),
+        counters: vec![model::table::Counter::Requests],
+        rates: Vec::new(),
+    };
+    let table = |key: &str| std::sync::Arc::new(crate::table::Table::compile(&settings(key).into(), None).unwrap());
+    let compile = |tables: &[std::sync::Arc<crate::table::Table>], text: &str, scope| {
+        let names = Names { maps: Maps::Known(&[]), tables: Tables::Known(tables) };
+        Condition::compile_with(text, scope, names)
+    };
+    let now = std::time::Instant::now();
+    let by_method = table("request.method");
+    by_method.count(b"GET", &[(model::table::Counter::Requests, 3)], now, &mut || 7);
+    for scope in [Scope::Route, Scope::Request, Scope::Response, Scope::Log] {
+        let condition = compile(std::slice::from_ref(&by_method), "tables.users.requests == 3", scope).unwrap();
+        assert!(condition.reads_tables() && condition.needs() <= Scope::Request);
+        with_subject(|of| {
+            assert!(condition.is_true(of.at(now), &mut Vec::new()), "{scope:?}");
+            assert!(!condition.is_true(of, &mut Vec::new()), "without a time there is no value");
+        });
+    }
+    // The user is known only once filters have run.
+    let by_user = [table("request.user")];
+    let issue = compile(&by_user, "tables.users.requests > 2", Scope::Route).unwrap_err();
+    assert!(issue.message.starts_with("the key of the table: `request.user` has no value yet"), "{issue}");
+    assert_eq!(issue.suggestion.as_deref(), Some("give a key that is known: `tables.users[KEY].READING`"));
+    assert!(compile(&by_user, "tables.users.requests > 2", Scope::Log).is_ok());
+    assert!(compile(&by_user, "tables.users[request.host].requests > 2", Scope::Route).is_ok());
+    assert!(compile(&[], "tables.users.requests > 2", Scope::Route).is_err());
+    assert!(Value::compile("tables.users.requests", Scope::Request).is_err(), "keys of tables read no table");
 }

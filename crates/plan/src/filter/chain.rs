@@ -12,6 +12,7 @@ use super::{
     Answers, Compiling, Extent, Flow, Found, Guarded, GuardedResponse, MakeStage, RequestBodyStep, RequestStep,
     ResponseBodyStep, ResponseStep, ResponseView, Stage, Turn, compile_one,
 };
+use crate::expression::Tables;
 use crate::jose::KeySource;
 use crate::limit::{LimitName, LimitState};
 use crate::map::{MapPlan, Maps};
@@ -132,7 +133,7 @@ impl Chain {
 
     /// Whether the tables that its filters use are the very same as those of their names in a list.
     pub(crate) fn has_tables(&self, tables: &[Arc<Table>]) -> bool {
-        self.holdings.tables.iter().all(|used| tables.iter().any(|table| Arc::ptr_eq(used, table)))
+        Tables::Known(tables).have(&self.holdings.tables)
     }
 
     /// Runs the request steps until one answers, closes or needs something.

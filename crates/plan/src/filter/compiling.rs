@@ -9,7 +9,7 @@ use model::{Issue, Name};
 
 use super::events::{Counted, EventCounter};
 use super::need::CalledCluster;
-use crate::expression::{Condition, Names, Scope, Tables, Used, Value};
+use crate::expression::{Amount, Condition, Names, Scope, Tables, Used, Value};
 use crate::keyed;
 use crate::limit::{LimitName, LimitState};
 use crate::map::{MapPlan, Maps};
@@ -211,6 +211,16 @@ impl<'a> Compiling<'a> {
     /// What is wrong with it, and at which character; the path is empty.
     pub fn value(&mut self, text: &str, scope: Scope) -> Result<Value, Issue> {
         let compiled = Value::compile_with(text, scope, self.names())?;
+        self.keep_used(compiled.used());
+        Ok(compiled)
+    }
+
+    /// Compiles an expression that gives a whole number.
+    ///
+    /// # Errors
+    /// What is wrong with it, and at which character; the path is empty.
+    pub fn amount(&mut self, text: &str, scope: Scope) -> Result<Amount, Issue> {
+        let compiled = Amount::compile_with(text, scope, self.names())?;
         self.keep_used(compiled.used());
         Ok(compiled)
     }

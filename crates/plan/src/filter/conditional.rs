@@ -24,7 +24,7 @@ struct Judge(Arc<WhenPlan>);
 
 /// What conditions are asked of.
 fn asked<'h, 'a: 'h>(head: &'h RequestHead, turn: &Turn<'a>) -> Asked<'h> {
-    Asked { head, caller: turn.facts.caller(), now: Some(turn.now) }
+    Asked { head, facts: turn.facts, now: Some(turn.now) }
 }
 
 /// The same steps, under a condition. Verdicts that are kept for the response are notes.

@@ -13,7 +13,7 @@ use super::settings::Ordered;
 use super::template::Template;
 use super::variables::Stage;
 use super::{Compiling, Flow, RequestStep, ResponseStep, ResponseView, Steps, Turn};
-use crate::expression::{Scope, Subject, Value, ValueText};
+use crate::expression::{Scope, Value, ValueText};
 
 /// What happens to fields of the same name that are there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,9 +245,7 @@ impl Written {
                 scratch.clear();
                 template.write(&values, scratch);
             }
-            Self::Expression(value) => {
-                value.fill(Subject::of_request(head, turn.facts).with_notes(turn.notes), turn.scratch);
-            }
+            Self::Expression(value) => value.fill_for_request(head, turn),
         }
     }
 
@@ -259,9 +257,7 @@ impl Written {
                 scratch.clear();
                 template.write(&values, scratch);
             }
-            Self::Expression(value) => {
-                value.fill(Subject::of_response(head, view, turn.facts).with_notes(turn.notes), turn.scratch);
-            }
+            Self::Expression(value) => value.fill_for_response(head, view, turn),
         }
     }
 }

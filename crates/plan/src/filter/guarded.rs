@@ -62,7 +62,7 @@ impl GuardedResponse {
         scratch: &mut Vec<u8>,
     ) -> &[Guarded] {
         let Noted { facts, notes, now } = noted;
-        let asked = Asked { head: of.1.request, caller: facts.caller(), now: Some(now) };
+        let asked = Asked { head: of.1.request, facts, now: Some(now) };
         let holds = self.when.as_ref().is_none_or(|when| when.holds(asked, (notes, Some(of)), scratch));
         if holds { &self.fields } else { &[] }
     }

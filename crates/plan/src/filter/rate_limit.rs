@@ -19,6 +19,7 @@ use super::shared_limit::{Shared, SharedLimit, WhenAway};
 use super::{
     Compiling, EventCounter, FilterEntry, Flow, Found, Need, Note, RequestStep, ResponseStep, ResponseView, Steps, Turn,
 };
+use crate::expression::{Amount, AmountText, Scope};
 use crate::limit::{Limit, Rates, Verdict};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<RateLimit>("rate_limit", DOC);
@@ -72,6 +73,14 @@ Redis may be one server or a Redis Cluster; its clock counts. Instances that sha
 `equipoise_filter_events_total` counts requests that the store did not judge as `away`, and requests beyond the limit as `limited`, or `marked` in a dry run, and those that waited for their turn
 as `delayed`.
 
+`cost` makes a request take more than one of the allowance: an expression that gives a whole number, such as `int(request.query["n"])`. One that
+costs more than `burst` takes the whole burst; a cost that is missing counts as 1, and one below 0 as 0. A request that costs nothing passes while anything is left.
+
+`response_cost` takes what is known only when the response comes, such as the tokens that a language model has used: an expression over its
+status and header fields. It is taken when the head of the response passes this filter, whatever is left, so that a key may go into debt: its
+requests are refused until the debt is paid at `rate`, within a day at most. A cost that is missing is 0. The request itself has taken `cost`,
+1 by default. Neither can be combined with `shared`.
+
 `headers: true` adds `ratelimit-policy` and `ratelimit` (draft-ietf-httpapi-ratelimit-headers) to all responses of requests that were
 counted: `q` is the burst, `w` the seconds in which it refills, `r` the remaining allowance, and `t` the seconds until the next request is allowed if nothing is left, or else until the allowance is full.
 
@@ -82,6 +91,8 @@ filters:
     when: { path: { prefix: /api } }
   - rate_limit: { rate: 5/s, burst: 1, over: { delay: 2s } }
     when: { path: { exact: /search } }
+  - rate_limit: { rate: 100000/m, burst: 100000, key: { header: x-api-key }, cost: { expression: '0' },
+                  response_cost: { expression: 'int(response.headers["x-tokens-used"])' } }
   - rate_limit: { rate: 100/m, burst: 100, shared: { redis: { cluster: redis }, name: api, when_away: local } }
 ```
 "#;
@@ -113,6 +124,10 @@ struct RateLimit {
     /// Limit on remembered keys, from 1 to 10,000,000, with 16 bytes each; 100,000 by default.
     #[schemars(range(min = 1, max = 10_000_000))]
     keys_max: Option<u32>,
+    /// What a request takes of the allowance; 1 by default.
+    cost: Option<AmountText>,
+    /// What is taken beside when the response comes, whatever is left; nothing by default.
+    response_cost: Option<AmountText>,
     /// Count in a store that several instances share.
     shared: Option<Shared>,
     /// Whether responses have the fields `ratelimit` and `ratelimit-policy` with the remaining allowance.
@@ -132,15 +147,23 @@ impl Settings for RateLimit {
             return Err(Issue::at("keys_max", message).suggest("leave it out for 100000"));
         }
         let key = self.key.compile(self.ipv6_prefix, compiling)?;
+        let cost = Cost::compile((self.cost, self.response_cost), self.shared.is_some(), compiling)?;
         let name = format!("{} {} {key:?}", self.rate, limit.burst);
         let shared = self.shared.map(|shared| shared.compile(&limit, name, compiling)).transpose()?;
         // What is counted by another key, or lies elsewhere in the table, is of no use to the next plan.
         let rates = compiling.kept(&format!("{key:?} {keys_max}"), || Rates::new(keys_max as usize));
         let headers = self.headers.then(|| Headers::new(compiling.note(), &self.rate, &limit));
         let note = headers.as_ref().map(|headers| headers.note);
+        let cost = cost.map(Arc::new);
+        let response: Option<Box<dyn ResponseStep>> = match &cost {
+            Some(cost) if cost.response.is_some() => {
+                Some(Box::new(ChargeStep { limit, rates: Arc::clone(&rates), cost: Arc::clone(cost), headers }))
+            }
+            _ => headers.map(|headers| Box::new(headers) as Box<dyn ResponseStep>),
+        };
         Ok(Steps {
-            response: headers.map(|headers| Box::new(headers) as Box<dyn ResponseStep>),
-            ..Steps::of_request(RateLimitStep { limit, key, rates, excess, delayed, note, shared })
+            response,
+            ..Steps::of_request(RateLimitStep { limit, key, rates, excess, delayed, note, cost, shared })
         })
     }
 }
@@ -154,6 +177,8 @@ struct RateLimitStep {
     delayed: Option<EventCounter>,
     /// Where the verdict is noted, if responses tell of it.
     note: Option<usize>,
+    /// What requests cost, if not one each.
+    cost: Option<Arc<Cost>>,
     /// Where it is counted, if not here.
     shared: Option<SharedLimit>,
 }
@@ -187,6 +212,10 @@ impl RequestStep for RateLimitStep {
 impl RateLimitStep {
     /// Judges a request by what this process has counted.
     fn judge(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Flow {
+        if let Some(cost) = &self.cost {
+            let verdict = self.spend_cost(cost, head, turn);
+            return self.decide(&verdict, turn);
+        }
         let verdict = self.key.with(head, turn, |key, turn| {
             if turn.is_rehearsal {
                 self.rates.look(key, &self.limit, turn.now)
@@ -195,6 +224,22 @@ impl RateLimitStep {
             }
         });
         self.decide(&verdict, turn)
+    }
+
+    /// Takes what a request costs.
+    fn spend_cost(&self, cost: &Cost, head: &RequestHead, turn: &mut Turn<'_>) -> Verdict {
+        let amount = cost.request.as_ref().map_or(Some(1), |cost| cost.of_request(head, turn)).unwrap_or(1);
+        let (number, verdict) = self.key.with(head, turn, |key, turn| {
+            if turn.is_rehearsal {
+                return (0, self.rates.look_cost(key, (&self.limit, amount), turn.now));
+            }
+            let number = self.rates.number_of(key, turn.now, turn.chance);
+            (number, self.rates.spend_cost(number, (&self.limit, amount), turn.now))
+        });
+        if let (Some((_, note)), true) = (&cost.response, verdict.is_allowed && !turn.is_rehearsal) {
+            turn.notes.set(*note, Note::Number(number));
+        }
+        verdict
     }
 
     fn decide(&self, verdict: &Verdict, turn: &mut Turn<'_>) -> Flow {
@@ -229,6 +274,65 @@ impl RateLimitStep {
         }
         turn.notes.raise_limit(LimitStatus::Delayed);
         Flow::Need(Need::Until(turn.now + Duration::from_nanos(verdict.delay)))
+    }
+}
+
+/// What requests cost.
+struct Cost {
+    /// `None`: one.
+    request: Option<Amount>,
+    /// With the note that keeps the number of the key for the response.
+    response: Option<(Amount, usize)>,
+}
+
+impl Cost {
+    /// Compiles the costs of requests and of responses. `None`: a request costs one.
+    fn compile(
+        (request, response): (Option<AmountText>, Option<AmountText>),
+        is_shared: bool,
+        compiling: &mut Compiling<'_>,
+    ) -> Result<Option<Self>, Issue> {
+        let key = if request.is_some() { "cost" } else { "response_cost" };
+        if request.is_none() && response.is_none() {
+            return Ok(None);
+        }
+        if is_shared {
+            let issue = Issue::at(key, format!("`{key}` cannot be combined with `shared`"));
+            return Err(
+                issue.suggest("count costs in each instance: leave `shared` out, and divide `rate` by their number")
+            );
+        }
+        let request = request.map(|cost| cost.compile(Scope::Request, compiling).map_err(|issue| issue.below("cost")));
+        let response =
+            response.map(|cost| cost.compile(Scope::Response, compiling).map_err(|issue| issue.below("response_cost")));
+        let (request, response) = (request.transpose()?, response.transpose()?);
+        Ok(Some(Self { request, response: response.map(|cost| (cost, compiling.note())) }))
+    }
+}
+
+/// Takes what a response costs.
+struct ChargeStep {
+    limit: Limit,
+    rates: Arc<Rates>,
+    cost: Arc<Cost>,
+    headers: Option<Headers>,
+}
+
+impl ResponseStep for ChargeStep {
+    fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
+        // A request that was refused, or did not come here, has no number.
+        if let Some((cost, note)) = &self.cost.response
+            && let Note::Number(number) = turn.notes.get(*note)
+        {
+            let amount = cost.of_response(head, view, turn).unwrap_or(0);
+            let verdict = self.rates.charge(number, (&self.limit, amount), turn.now);
+            if let Some(headers) = &self.headers {
+                turn.notes.set(headers.note, Headers::pack(&verdict));
+            }
+        }
+        if let Some(headers) = &self.headers {
+            headers.apply(head, view, turn);
+        }
     }
 }
 

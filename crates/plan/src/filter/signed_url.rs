@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::settings::{FileText, Settings};
 use super::template::Template;
-use super::variables::{Stage, Variable};
+use super::variables::Stage;
 use super::{Compiling, EventCounter, FilterEntry, Flow, RequestStep, Steps, Turn};
 use crate::route::query::{decoded, equals_decoded, split_at_equals};
 use secrets::{Algorithm, Secrets, parse_signature};
@@ -128,16 +128,11 @@ impl SignedUrl {
     /// Checks that links can be verified, and that the time when they expire is signed.
     fn check_variables(&self, message: &Message) -> Result<(), Issue> {
         let variables = || message.front.variables().chain(message.behind.iter().flat_map(Template::variables));
-        let holds_parameter =
-            |variable: &Variable, name: &str| matches!(variable, Variable::QueryParam(held) if **held == *name);
-        let holds_signature = |variable: &Variable| {
-            matches!(variable, Variable::Query | Variable::Uri) || holds_parameter(variable, &self.signature)
-        };
-        if variables().any(holds_signature) {
+        if variables().any(|variable| variable.holds_parameter(&self.signature)) {
             let issue = Issue::at("", "the message holds the signature itself, so that no link could be valid");
             return Err(issue.suggest("write `{path}` and `{query_param:NAME}` of each parameter that is signed"));
         }
-        if !self.allow_without_expiry && !variables().any(|variable| holds_parameter(variable, &self.expires)) {
+        if !self.allow_without_expiry && !variables().any(|variable| variable.is_parameter(&self.expires)) {
             let issue =
                 Issue::at("", "the message lacks the time when the link expires, so that anyone could change it");
             return Err(issue.suggest(format!("add `{{query_param:{}}}`", self.expires)));

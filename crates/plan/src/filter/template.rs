@@ -84,7 +84,7 @@ impl Template {
                 Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
                 Piece::Variable(variable) => variable.write(values, out),
             }
-            if !matches!(piece, Piece::Variable(Variable::QueryParam(_))) {
+            if !matches!(piece, Piece::Variable(variable) if variable.is_encoded()) {
                 encode_from(out, start);
             }
         }

@@ -12,7 +12,7 @@ use super::testing::{
     Beside, World, answered, chain, flow_of, issue, listed, passed, passed_with, request, response, returned,
     returned_with, uses,
 };
-use super::variables::{Form, Stage, VARIABLES, Values};
+use super::variables::{Stage, Values, variables};
 use super::*;
 use crate::jose::Claims;
 
@@ -273,7 +273,7 @@ fn every_variable_is_written() {
         assert_eq!(String::from_utf8(out).unwrap(), expected, "{text}");
         told += text;
     }
-    for name in VARIABLES.iter().map(|spec| spec.name) {
+    for name in variables().map(|spec| spec.name) {
         assert!(told.contains(&format!("{{{name}}}")) || told.contains(&format!("{{{name}:")), "{name} is not tried");
     }
 }
@@ -381,13 +381,10 @@ fn durations_are_numbers_with_units_from_the_longest_down() {
 
 #[test]
 fn every_variable_can_be_found_by_its_name() {
-    for spec in VARIABLES {
-        let argument = match spec.form {
-            Form::Plain(_) => None,
-            Form::WithArgument(_) if spec.name == "proxy_tlv" => Some("alpn"),
-            Form::WithArgument(_) => Some("x"),
-        };
-        assert!(variables::Variable::find(spec.name, argument, Stage::Response).is_ok(), "{}", spec.name);
+    for spec in variables() {
+        let argument = if spec.name == "proxy_tlv" { "alpn" } else { "x" };
+        let argument = spec.takes_name.then_some(argument);
+        assert!(super::variables::Variable::find(spec.name, argument, Stage::Response).is_ok(), "{}", spec.name);
         assert!(spec.doc.ends_with('.'), "{}", spec.name);
     }
 }

@@ -40,6 +40,14 @@ pub enum Beyond {
     Rate,
 }
 
+impl OpenPlace {
+    /// Takes a place of a key, without a bound.
+    pub(crate) fn take(open: &Arc<InFlight>, key: &[u8], chance: &mut dyn FnMut() -> u64) -> Option<Self> {
+        let place = open.enter(key, u32::MAX, chance)?;
+        Some(Self { open: Arc::clone(open), place })
+    }
+}
+
 impl PerAddress {
     /// Compiles the bounds of a listener that had those of `before`.
     ///

@@ -18,6 +18,9 @@ const BURST_MAX: u32 = 1_000_000;
 /// How long an allowance may take to refill: sums of moments stay far below the range of 64 bits.
 const REFILL_MAX: Duration = units::DURATION_MAX;
 
+/// How long a debt may take to pay, in nanoseconds: a day.
+const DEBT_MAX: u64 = 86_400_000_000_000;
+
 /// A limit, compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -97,6 +100,31 @@ impl Limit {
     /// Returns the nanoseconds in which the whole allowance refills.
     pub fn refill(&self) -> u64 {
         self.interval * u64::from(self.burst)
+    }
+
+    /// Judges a request that costs `cost`: it is let through if that much is left, and takes it. One that costs more than the burst takes
+    /// the whole burst, and one that costs nothing is let through while anything is left. Otherwise as [`Self::judge`], with debts.
+    pub fn judge_cost(&self, tat: u64, now: u64, cost: u64) -> (u64, Verdict) {
+        let (refill, interval) = (self.refill(), self.interval);
+        let most = refill + self.delay;
+        let ahead = tat.saturating_sub(now).min(most + DEBT_MAX);
+        let cost = interval * cost.min(u64::from(self.burst));
+        let needed = ahead + cost.max(interval);
+        if needed > most {
+            return (now + ahead, Verdict { is_allowed: false, delay: 0, left: 0, wait: needed - most });
+        }
+        let after = ahead + cost;
+        let left = refill.saturating_sub(after) / interval;
+        let wait = if left == 0 { after + interval - refill } else { after };
+        (now + after, Verdict { is_allowed: true, delay: after.saturating_sub(refill), left: left as u32, wait })
+    }
+
+    /// Takes `cost` of a key whose theoretical arrival time is `tat`, whatever is left: the rest is a debt, which takes at most a day to
+    /// pay. Returns the new time.
+    pub fn charge(&self, tat: u64, now: u64, cost: u64) -> u64 {
+        let most = self.refill() + self.delay + DEBT_MAX;
+        let ahead = tat.saturating_sub(now).min(most);
+        now + ahead.saturating_add(self.interval.saturating_mul(cost)).min(most)
     }
 
     /// Judges a request of a key whose theoretical arrival time is `tat`. Returns the new one, which is for the caller to keep.

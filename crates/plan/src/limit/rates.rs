@@ -61,6 +61,38 @@ impl Rates {
         self.live_with(now, chance).spend(key, limit, now)
     }
 
+    /// Counts a request of a key, by its number, that costs this much, if the limit lets it through; see [`Limit::judge_cost`].
+    pub fn spend_cost(&self, number: u64, (limit, cost): (&Limit, u64), now: Instant) -> Verdict {
+        self.change(number, now, |tat, now| limit.judge_cost(tat, now, cost))
+    }
+
+    /// Takes a cost of a key, by its number, whatever is left, and returns what a request would find then; see [`Limit::charge`].
+    pub fn charge(&self, number: u64, (limit, cost): (&Limit, u64), now: Instant) -> Verdict {
+        self.change(number, now, |tat, now| {
+            let tat = limit.charge(tat, now, cost);
+            (tat, limit.judge_cost(tat, now, 0).1)
+        })
+    }
+
+    /// Changes the theoretical arrival time of a key, by its number.
+    fn change(&self, number: u64, now: Instant, change: impl FnOnce(u64, u64) -> (u64, Verdict)) -> Verdict {
+        let Some(live) = self.live.get() else { return change(0, 0).1 };
+        live.with_bucket_of(number, now, |bucket, now| {
+            let place = place_of(bucket, number);
+            let (tat, verdict) = change(known(bucket[place], number), now);
+            bucket[place] = [number, tat];
+            verdict
+        })
+    }
+
+    /// Returns what would become of a request of this key that costs this much, and counts nothing.
+    pub fn look_cost(&self, key: &[u8], (limit, cost): (&Limit, u64), now: Instant) -> Verdict {
+        match self.live.get() {
+            Some(live) => live.look_with(key, now, |tat, now| limit.judge_cost(tat, now, cost).1),
+            None => limit.judge_cost(0, 0, cost).1,
+        }
+    }
+
     /// Returns what would become of a request of this key, and counts nothing.
     pub fn look(&self, key: &[u8], limit: &Limit, now: Instant) -> Verdict {
         match self.live.get() {
@@ -201,9 +233,12 @@ impl Live {
     }
 
     fn look(&self, key: &[u8], limit: &Limit, now: Instant) -> Verdict {
+        self.look_with(key, now, |tat, now| limit.judge(tat, now).1)
+    }
+
+    fn look_with(&self, key: &[u8], now: Instant, judge: impl FnOnce(u64, u64) -> Verdict) -> Verdict {
         self.with_bucket(key, now, |bucket, hash, now| {
-            let tat = bucket.iter().map(|entry| known(*entry, hash)).max().unwrap_or(0);
-            limit.judge(tat, now).1
+            judge(bucket.iter().map(|entry| known(*entry, hash)).max().unwrap_or(0), now)
         })
     }
 

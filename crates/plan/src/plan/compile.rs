@@ -11,18 +11,18 @@ use model::fields::{is_field_value, is_token};
 use model::snapshot::{Action, Cluster, ClusterChoice as Choice, Listener, Protocol, Route, Snapshot, TcpTarget};
 use model::{Issue, LocalResponse, Name};
 
-use crate::addresses::AddressTable;
 use crate::agents::AgentList;
 use crate::by_name::ByName;
 use crate::cluster::ClusterPlan;
 use crate::cluster::own_tlvs::OwnTlvs;
 use crate::cluster::subset::{self, SubsetPlan};
-use crate::expression::{Condition, Scope};
+use crate::expression::{Condition, Names, Scope, Tables, Used};
 use crate::filter::variables::Stage;
 use crate::filter::{Chain, Template};
 use crate::health::expectation;
 use crate::limit::PerAddress;
 use crate::map::{MapPlan, Maps};
+use crate::plan::listeners::listener_plan;
 use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots, tables};
 use crate::route::choice::ClusterChoice;
 use crate::route::conditions::Conditions;
@@ -144,11 +144,11 @@ impl<'a> Compiler<'a> {
     fn route(&mut self, index: usize, route: &Arc<Route>, old: Option<&Arc<RoutePlan>>) -> Option<Arc<RoutePlan>> {
         let action = self.action(index, &route.action);
         let conditions = match old {
-            Some(old) if old.route.matches == route.matches && self.maps().have(old.conditions.maps()) => {
+            Some(old) if old.route.matches == route.matches && self.is_current(old.conditions.used()) => {
                 Some(old.conditions.clone())
             }
             _ => self
-                .take(Conditions::compile(&route.matches, self.maps()), || format!("routes/{index}/match"))
+                .take(Conditions::compile(&route.matches, self.names()), || format!("routes/{index}/match"))
                 .map(Arc::new),
         };
         let chain = self.chain(index, route, old);
@@ -161,7 +161,7 @@ impl<'a> Compiler<'a> {
                     && Arc::ptr_eq(&old.chain, &chain)
                     && are_same(old.action.clusters(), action.clusters())
                     && are_same(&old.called, &called)
-                    && self.maps().have(old.action.maps())
+                    && self.is_current(old.action.used())
                     && Arc::ptr_eq(&old.conditions, &conditions) =>
             {
                 Some(old.clone())
@@ -225,7 +225,7 @@ impl<'a> Compiler<'a> {
             Action::Weighted(shares) => self.weighted(index, shares).map(ActionPlan::Weighted),
             Action::Choice(choice) => self.choice(index, choice).map(ActionPlan::Choice),
             Action::Redirect(redirect) => self
-                .take(RedirectPlan::compile(redirect, self.maps()), || format!("routes/{index}/redirect"))
+                .take(RedirectPlan::compile(redirect, self.names()), || format!("routes/{index}/redirect"))
                 .map(ActionPlan::Redirect),
             Action::Respond(response) => {
                 let checked = check_response(response).map(|()| response.clone());
@@ -275,9 +275,9 @@ impl<'a> Compiler<'a> {
                 Protocol::Udp(udp) => self.udp_target(&listener.name, &udp.cluster),
             };
             let agents = self.no_keep_alive(listener);
-            let per_address = self.per_address(listener, old);
-            let whole = target.zip(agents).zip(per_address);
-            plans.extend(whole.map(|(rest, per_address)| listener_plan(listener, rest, per_address, old)));
+            let (per_address, tracked) = (self.per_address(listener, old), self.tracked(listener));
+            let whole = target.zip(agents).zip(per_address.zip(tracked));
+            plans.extend(whole.map(|(rest, counted)| listener_plan(listener, rest, counted, old)));
         }
         plans
     }
@@ -290,7 +290,7 @@ impl<'a> Compiler<'a> {
         let mut all = Vec::with_capacity(logs.len());
         for (place, log) in logs.iter().enumerate() {
             let compiled =
-                log.when.as_deref().map(|text| Condition::compile_with(text, Scope::Log, self.maps())).transpose();
+                log.when.as_deref().map(|text| Condition::compile_with(text, Scope::Log, self.names())).transpose();
             let path = || format!("access_logs/{place}/when/expression");
             all.push(self.take(compiled.map_err(|issue| vec![issue]), path).flatten());
         }
@@ -308,6 +308,12 @@ impl<'a> Compiler<'a> {
         let path = || format!("listeners/{}/connections_per_address", listener.name);
         let compiled = PerAddress::compile(bounds, old.and_then(|old| old.per_address.as_ref()));
         self.take(compiled.map_err(|issue| vec![issue]), path).map(Some)
+    }
+
+    /// The tables that count connections of a listener.
+    fn tracked(&mut self, listener: &Listener) -> Option<Box<[Arc<Table>]>> {
+        let tracked = tables::tracked(&listener.track, &self.tables).map_err(|issue| vec![issue]);
+        self.take(tracked, || format!("listeners/{}/track", listener.name))
     }
 
     fn tcp_target(
@@ -357,6 +363,16 @@ impl<'a> Compiler<'a> {
         None
     }
 
+    /// What expressions may name.
+    fn names(&self) -> Names<'_> {
+        Names { maps: self.maps(), tables: Tables::Known(&self.tables) }
+    }
+
+    /// Returns whether maps and tables that something uses are those of this plan.
+    fn is_current(&self, used: Option<&Used>) -> bool {
+        used.is_none_or(|used| used.is_within(self.names()))
+    }
+
     /// The maps that expressions may use.
     fn maps(&self) -> Maps<'_> {
         Maps::Known(&self.maps)
@@ -404,30 +420,6 @@ impl Routers {
         self.known.push(router.clone());
         router
     }
-}
-
-fn listener_plan(
-    listener: &Arc<Listener>,
-    (target, no_keep_alive): (ListenerTarget, Option<AgentList>),
-    per_address: Option<PerAddress>,
-    old: Option<&Arc<ListenerPlan>>,
-) -> Arc<ListenerPlan> {
-    match old {
-        Some(old) if old.listener == *listener && old.target.is_same(&target) => old.clone(),
-        _ => {
-            let state = old.map_or_else(Arc::default, |old| old.state.clone());
-            let admitted = admitted(listener, old);
-            Arc::new(ListenerPlan { listener: listener.clone(), target, admitted, per_address, no_keep_alive, state })
-        }
-    }
-}
-
-/// The table of a listener's list, which may be long: where the list is equal, that of the plan before.
-fn admitted(listener: &Listener, old: Option<&Arc<ListenerPlan>>) -> Option<Arc<AddressTable>> {
-    let list = listener.address_list.as_ref()?;
-    let same = old.filter(|old| old.listener.address_list.as_ref() == Some(list));
-    let table = same.and_then(|old| old.admitted.clone());
-    Some(table.unwrap_or_else(|| Arc::new(AddressTable::of(list))))
 }
 
 /// Whether this is the name that a route without one gets, by its place.

@@ -2,6 +2,7 @@
 
 pub(crate) mod compile;
 mod effect;
+mod listeners;
 pub(crate) mod publish;
 mod tables;
 
@@ -131,6 +132,8 @@ pub struct ListenerPlan {
     pub admitted: Option<Arc<AddressTable>>,
     /// Bounds on the connections of each address.
     pub per_address: Option<PerAddress>,
+    /// Tables by address that count its connections.
+    pub tracked: Box<[Arc<Table>]>,
     /// Whose connections end after each response; `None`: no one's.
     pub no_keep_alive: Option<AgentList>,
     /// Shared with plans before and after this one.

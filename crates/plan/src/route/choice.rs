@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use model::{Facts, Name, RequestHead};
+use model::{Name, RequestHead};
 
 use crate::cluster::ClusterPlan;
-use crate::filter::Template;
 use crate::filter::variables::Values;
+use crate::filter::{Noted, Template};
 
 /// The clusters that a value may name.
 pub struct ClusterChoice {
@@ -37,9 +37,9 @@ impl ClusterChoice {
 
     /// Returns the cluster that the request names, or the one for other values; `None` where there is none. Upper and lower case differ.
     /// Allocates nothing once `scratch` is large enough.
-    pub fn choose(&self, head: &RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> Option<&Arc<ClusterPlan>> {
+    pub fn choose(&self, head: &RequestHead, noted: Noted<'_>, scratch: &mut Vec<u8>) -> Option<&Arc<ClusterPlan>> {
         scratch.clear();
-        self.from.write(&Values::of_request(head, facts), scratch);
+        self.from.write(&Values::of_request(head, noted.facts).with_notes(noted.notes), scratch);
         let named = self.table.binary_search_by(|(name, _)| name.as_str().as_bytes().cmp(scratch));
         let place = named.map_or(self.otherwise, |found| Some(self.table[found].1))?;
         self.clusters.get(place as usize)

@@ -1,7 +1,5 @@
 //! The conditions of one route, compiled, as they are tested after host and path have been looked up.
 
-use std::sync::Arc;
-
 use model::facts::Caller;
 use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
 use model::proxy_protocol::TlvName;
@@ -9,8 +7,7 @@ use model::{Cidr, FieldName, Issue, Known, Method, RequestHead};
 use regex::bytes::Regex;
 
 use super::{expression, query};
-use crate::expression::{Condition, Scope, Subject};
-use crate::map::{MapPlan, Maps};
+use crate::expression::{Condition, Names, Scope, Subject, Used};
 
 /// Conditions beyond host, exact path and prefix, which tables answer.
 pub(crate) struct Conditions {
@@ -64,14 +61,14 @@ pub(crate) fn trimmed(prefix: &str) -> &str {
 }
 
 impl Conditions {
-    /// Compiles what a route asks. Its expression may use these maps.
+    /// Compiles what a route asks. Its expression may use these maps and tables.
     ///
     /// # Errors
     /// Every expression or name that is wrong, with its path below `match`.
-    pub(crate) fn compile(asked: &Match, maps: Maps<'_>) -> Result<Self, Vec<Issue>> {
+    pub(crate) fn compile<'n>(asked: &Match, names: impl Into<Names<'n>>) -> Result<Self, Vec<Issue>> {
         let mut conditions = Self::compile_fixed(asked)?;
         if let Some(text) = &asked.expression {
-            let compiled = Condition::compile_with(text, Scope::Route, maps);
+            let compiled = Condition::compile_with(text, Scope::Route, names);
             conditions.expression = Some(compiled.map_err(|issue| vec![issue.below("expression")])?);
         }
         Ok(conditions)
@@ -141,9 +138,9 @@ impl Conditions {
             && (self.expression.is_none() || self.expression_holds(head, caller, scratch))
     }
 
-    /// Returns the maps that its expression uses.
-    pub(crate) fn maps(&self) -> &[Arc<MapPlan>] {
-        self.expression.as_ref().map_or(&[], |condition| &condition.used().maps)
+    /// Returns the maps and tables that its expression uses.
+    pub(crate) fn used(&self) -> Option<&Used> {
+        self.expression.as_ref().map(Condition::used)
     }
 
     /// Returns whether there is an expression, for which all facts are needed.
@@ -152,8 +149,8 @@ impl Conditions {
     }
 
     fn expression_holds(&self, head: &RequestHead, caller: Caller<'_>, scratch: &mut Vec<u8>) -> bool {
-        let (Some(condition), Some(facts)) = (&self.expression, caller.facts) else { return false };
-        condition.is_true(Subject::of_request(head, facts), scratch)
+        let (Some(condition), Some(seen)) = (&self.expression, caller.seen) else { return false };
+        condition.is_true(Subject::of_request(head, &seen.facts).at(seen.now), scratch)
     }
 
     /// Returns the first condition that does not hold, in words. `asked` is what they were compiled from, `unmet` says what is wrong with a

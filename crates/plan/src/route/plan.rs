@@ -13,8 +13,8 @@ use super::redirect::RedirectPlan;
 use super::weighted::WeightedClusters;
 use crate::cluster::ClusterPlan;
 use crate::cluster::subset::{Subset, SubsetPlan};
+use crate::expression::Used;
 use crate::filter::Chain;
-use crate::map::MapPlan;
 
 /// A route, compiled.
 pub struct RoutePlan {
@@ -78,11 +78,11 @@ impl ActionPlan {
         }
     }
 
-    /// Returns the maps that it uses.
-    pub(crate) fn maps(&self) -> &[Arc<MapPlan>] {
+    /// Returns the maps and tables that it uses.
+    pub(crate) fn used(&self) -> Option<&Used> {
         match self {
-            Self::Redirect(redirect) => redirect.maps(),
-            _ => &[],
+            Self::Redirect(redirect) => redirect.used(),
+            _ => None,
         }
     }
 

@@ -7,10 +7,9 @@ use model::snapshot::Redirect;
 use model::template::{self, Piece};
 use model::{Facts, Issue, LocalResponse, RequestHead, Scheme};
 
-use crate::expression::{Subject, Target};
-use crate::filter::Template;
+use crate::expression::{Names, Subject, Target, Used};
 use crate::filter::variables::{Stage, Values};
-use crate::map::{MapPlan, Maps};
+use crate::filter::{Noted, Notes, Template};
 
 /// A redirect, compiled. What is not given is kept from the request.
 #[derive(Clone, Debug)]
@@ -34,11 +33,11 @@ struct PathTemplate {
 }
 
 impl RedirectPlan {
-    /// Compiles a redirect that may use these maps.
+    /// Compiles a redirect that may use these maps and tables.
     ///
     /// # Errors
     /// Every part that is wrong, with its path below `redirect`.
-    pub(crate) fn compile(redirect: &Redirect, maps: Maps<'_>) -> Result<Self, Vec<Issue>> {
+    pub(crate) fn compile<'n>(redirect: &Redirect, names: impl Into<Names<'n>>) -> Result<Self, Vec<Issue>> {
         let mut issues = Vec::new();
         if !matches!(redirect.status, 301 | 302 | 303 | 307 | 308) {
             issues.push(Issue::at("status", format!("{} is not 301, 302, 303, 307 or 308", redirect.status)));
@@ -59,7 +58,7 @@ impl RedirectPlan {
                 None
             }
         });
-        let to = redirect.to.as_deref().and_then(|text| match Target::compile(text, maps) {
+        let to = redirect.to.as_deref().and_then(|text| match Target::compile(text, names) {
             Ok(target) => Some(Arc::new(target)),
             Err(issue) => {
                 issues.push(issue.below("to/expression"));
@@ -71,21 +70,23 @@ impl RedirectPlan {
         if issues.is_empty() { Ok(plan) } else { Err(issues) }
     }
 
-    /// Returns the maps that it uses.
-    pub(crate) fn maps(&self) -> &[Arc<MapPlan>] {
-        self.to.as_ref().map_or(&[], |target| &target.used().maps)
+    /// Returns the maps and tables that it uses.
+    pub(crate) fn used(&self) -> Option<&Used> {
+        self.to.as_ref().map(|target| target.used())
     }
 
-    /// Returns the answer to one request: 404 if an expression has no target for it. `scratch` is as it was afterwards.
+    /// Returns the answer to one request, which filters have noted something of: 404 if an expression has no target for it. `scratch` is as it was afterwards.
     ///
     /// The port of the request is kept unless the scheme changes. The query is kept unless the path template holds one.
     /// Bytes that may not stand in a URI are percent-encoded, so that nothing a client sent can begin a new field.
-    pub fn respond(&self, head: &RequestHead, facts: &Facts<'_>, scratch: &mut Vec<u8>) -> LocalResponse {
+    pub fn respond(&self, head: &RequestHead, noted: Noted<'_>, scratch: &mut Vec<u8>) -> LocalResponse {
+        let Noted { facts, notes, now } = noted;
         let location = match &self.to {
-            None => Some(self.by_parts(head, facts)),
-            Some(target) => target.with(Subject::of_request(head, facts), scratch, |configured, rest| {
-                self.whole((configured, rest), head, facts)
-            }),
+            None => Some(self.by_parts(head, (facts, notes))),
+            Some(target) => {
+                let of = Subject::of_request(head, facts).with_notes(notes).at(now);
+                target.with(of, scratch, |configured, rest| self.whole((configured, rest), head, facts))
+            }
         };
         match location {
             Some(location) => {
@@ -125,13 +126,13 @@ impl RedirectPlan {
         Some(location)
     }
 
-    fn by_parts(&self, head: &RequestHead, facts: &Facts<'_>) -> String {
+    fn by_parts(&self, head: &RequestHead, (facts, notes): (&Facts<'_>, &Notes)) -> String {
         let mut location = String::with_capacity(64 + head.path().len());
         let scheme = self.scheme.unwrap_or(facts.scheme);
         location.push_str(scheme.as_str());
         location.push_str("://");
         self.push_authority(head, facts, &mut location);
-        self.push_path(head, facts, &mut location);
+        self.push_path(head, (facts, notes), &mut location);
         location
     }
 
@@ -156,11 +157,11 @@ impl RedirectPlan {
         }
     }
 
-    fn push_path(&self, head: &RequestHead, facts: &Facts<'_>, out: &mut String) {
+    fn push_path(&self, head: &RequestHead, (facts, notes): (&Facts<'_>, &Notes), out: &mut String) {
         let mut written = Vec::new();
         let (path, keeps_query) = match &self.path {
             Some(path) => {
-                path.template.write(&Values::of_request(head, facts), &mut written);
+                path.template.write(&Values::of_request(head, facts).with_notes(notes), &mut written);
                 (&*written, !path.holds_query)
             }
             None => (head.path(), true),
@@ -230,6 +231,7 @@ mod tests {
     use model::{FieldName, Name, Version};
 
     use super::*;
+    use crate::map::{MapPlan, Maps};
 
     fn redirect() -> Redirect {
         Redirect { status: 301, scheme: None, host: None, port: None, path: None, to: None }
@@ -259,7 +261,8 @@ mod tests {
             request_id: "",
             user: None,
         };
-        RedirectPlan::compile(redirect, Maps::Known(maps)).unwrap().respond(&head, &facts, &mut Vec::new())
+        let noted = Noted { facts: &facts, notes: &Notes::default(), now: std::time::Instant::now() };
+        RedirectPlan::compile(redirect, Maps::Known(maps)).unwrap().respond(&head, noted, &mut Vec::new())
     }
 
     fn moved() -> Arc<MapPlan> {

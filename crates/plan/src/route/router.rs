@@ -112,7 +112,7 @@ impl Router {
         &self.routes
     }
 
-    /// Returns whether a route has an expression. Then [`Caller::facts`] must be there.
+    /// Returns whether a route has an expression. Then [`Caller::seen`] must be there.
     #[inline]
     pub fn has_expressions(&self) -> bool {
         self.has_expressions

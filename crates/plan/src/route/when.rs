@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
-use model::facts::Caller;
 use model::matching::When;
 use model::status::StatusRange;
 use model::table::Reading;
-use model::{Issue, RequestHead, ResponseHead};
+use model::{Facts, Issue, RequestHead, ResponseHead};
 
 use super::conditions::Conditions;
 use super::hosts::{HostMap, normalise};
@@ -46,16 +45,15 @@ struct TestPlan {
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub head: &'a RequestHead,
-    pub caller: Caller<'a>,
+    pub facts: &'a Facts<'a>,
     /// `None`: it is not known, and no table is looked at.
     pub now: Option<Instant>,
 }
 
 impl<'a> Asked<'a> {
-    /// Returns what expressions are asked about. `None`: the facts are not known.
-    fn subject(self, notes: &'a Notes) -> Option<Subject<'a>> {
-        let facts = self.caller.facts?;
-        Some(self.timed(Subject::of_request(self.head, facts).with_notes(notes)))
+    /// Returns what expressions are asked about.
+    fn subject(self, notes: &'a Notes) -> Subject<'a> {
+        self.timed(Subject::of_request(self.head, self.facts).with_notes(notes))
     }
 
     fn timed(self, subject: Subject<'a>) -> Subject<'a> {
@@ -161,11 +159,12 @@ impl WhenPlan {
     /// Returns what it asks itself of the request, without its parts.
     fn own_holds(&self, of: Asked<'_>, notes: &Notes, scratch: &mut Vec<u8>) -> bool {
         self.host_holds(of.head, scratch)
-            && self.conditions.hold(of.head, of.caller, scratch)
+            && self.conditions.hold(of.head, of.facts.caller(), scratch)
             && self.tables.iter().all(|test| test.holds(of, notes, scratch))
-            && self.expression.as_ref().is_none_or(|condition| {
-                self.asks_response() || of.subject(notes).is_some_and(|subject| condition.is_true(subject, scratch))
-            })
+            && self
+                .expression
+                .as_ref()
+                .is_none_or(|condition| self.asks_response() || condition.is_true(of.subject(notes), scratch))
     }
 
     /// Returns whether its expression asks for facts of the response.
@@ -174,10 +173,8 @@ impl WhenPlan {
     }
 
     fn response_holds(&self, of: Asked<'_>, (notes, answered): (&Notes, Answered<'_>), scratch: &mut Vec<u8>) -> bool {
-        let (Some(condition), Some((head, view)), Some(facts)) = (&self.expression, answered, of.caller.facts) else {
-            return false;
-        };
-        let subject = Subject::of_response(head, view, facts).with_notes(notes);
+        let (Some(condition), Some((head, view))) = (&self.expression, answered) else { return false };
+        let subject = Subject::of_response(head, view, of.facts).with_notes(notes);
         condition.is_true(of.timed(subject), scratch)
     }
 
@@ -190,8 +187,8 @@ impl WhenPlan {
 
 impl TestPlan {
     fn holds(&self, of: Asked<'_>, notes: &Notes, scratch: &mut Vec<u8>) -> bool {
-        let (Some(now), Some(subject)) = (of.now, of.subject(notes)) else { return false };
-        self.keyed.with_key_of(subject, scratch, |key| {
+        let Some(now) = of.now else { return false };
+        self.keyed.with_key_of(of.subject(notes), scratch, |key| {
             self.above.iter().all(|(reading, bound)| self.keyed.table.get(key, *reading, now) > *bound)
         })
     }

@@ -59,8 +59,11 @@ impl Layout {
         let (mut words, mut order) = (HEAD + key_words, Vec::new());
         let (mut counters, mut rates) = ([0; Counter::ALL.len()], [(0, 0); Counter::ALL.len()]);
         for counter in &table.counters {
-            counters[*counter as usize] = words as u8;
-            words += 1;
+            // What is there now is not kept with the entry, which may end before it.
+            if !counter.is_level() {
+                counters[*counter as usize] = words as u8;
+                words += 1;
+            }
             order.push(Reading { counter: *counter, is_rate: false });
         }
         for (counter, period) in &table.rates {
@@ -84,7 +87,12 @@ impl Layout {
         (word != 0).then_some(Place { word: usize::from(word), period })
     }
 
-    /// All readings in the order of the settings.
+    /// All readings in the order of the settings, those included that have no place in an entry.
+    pub(super) fn order(&self) -> &[Reading] {
+        &self.order
+    }
+
+    /// All readings that have a place, in the order of the settings.
     pub(super) fn readings(&self) -> impl Iterator<Item = (Reading, Place)> {
         self.order.iter().filter_map(|reading| Some((*reading, self.place(*reading)?)))
     }

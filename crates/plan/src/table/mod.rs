@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use model::Name;
 use model::table::{Counter, Reading};
 
-use crate::limit::{Key, Network};
+use crate::limit::{InFlight, Key, Network, OpenPlace};
 use layout::{Entry, Layout};
 use store::Store;
 
@@ -35,6 +35,9 @@ pub struct Table {
     key: TableKey,
     layout: Layout,
     state: Arc<State>,
+    /// Connections that are open, by key; `None`: the table does not count them. They are kept beside the entries, which may expire or make
+    /// room for others while a connection is open.
+    open: Option<Arc<InFlight>>,
 }
 
 /// What is in a table. It holds no memory until the first entry.
@@ -92,7 +95,11 @@ impl Table {
                 && (&one.counters, &one.rates) == (&other.counters, &other.rates)
         };
         let state = before.filter(is_same).map_or_else(Arc::default, |before| Arc::clone(&before.state));
-        Ok(Self { settings: settings.clone(), key, layout: Layout::of(settings), state })
+        let open = settings.counters.contains(&Counter::OpenConnections).then(|| {
+            let same = before.filter(|before| before.settings.key == settings.key);
+            same.and_then(|before| before.open.clone()).unwrap_or_default()
+        });
+        Ok(Self { settings: settings.clone(), key, layout: Layout::of(settings), state, open })
     }
 
     /// Returns its name.
@@ -107,7 +114,17 @@ impl Table {
 
     /// Returns whether it counts this.
     pub fn has(&self, reading: Reading) -> bool {
-        self.layout.place(reading).is_some()
+        self.layout.place(reading).is_some() || (reading.counter.is_level() && !reading.is_rate && self.open.is_some())
+    }
+
+    /// Counts a new connection from an address, in a table by address. It counts as open until what this returns is dropped, whatever
+    /// becomes of its entry meanwhile. `chance` as in [`Self::count`].
+    pub fn connect(&self, address: IpAddr, now: Instant, chance: &mut dyn FnMut() -> u64) -> Option<OpenPlace> {
+        let TableKey::Known(Key::Client(network)) = &self.key else { return None };
+        network.with(address, |key| {
+            self.count(key, &[(Counter::Connections, 1)], now, chance);
+            OpenPlace::take(self.open.as_ref()?, key, chance)
+        })
     }
 
     /// Returns the bytes that each entry takes.
@@ -163,6 +180,9 @@ impl Table {
     /// Returns what an entry has counted: 0 if there is none, or the table does not count this. A rate is the count of the last while,
     /// to which the while before adds as much of its own as is not over yet.
     pub fn get(&self, key: &[u8], reading: Reading, now: Instant) -> u64 {
+        if reading.counter.is_level() {
+            return self.level(key);
+        }
         let (Some(store), Some(place)) = (self.state.store.get(), self.layout.place(reading)) else { return 0 };
         let (tick, hash) = (store.tick(now), store.hash(key));
         store.with_bucket(hash, |bucket| {
@@ -217,11 +237,17 @@ impl Table {
 
     /// Returns the entries that have most of a reading, at most `max`, the greatest first. It looks at all of them.
     pub fn top(&self, by: Reading, max: usize, now: Instant) -> Vec<Row> {
-        let Some(place) = self.layout.place(by) else { return Vec::new() };
+        if !self.has(by) {
+            return Vec::new();
+        }
+        let value = |entry: &Entry<'_>, tick| match self.layout.place(by) {
+            Some(place) => self.layout.read(entry, place, tick),
+            None => self.level(&entry.key().unwrap_or_default()),
+        };
         // The least of those kept is at the top of the heap.
         let mut kept = std::collections::BinaryHeap::with_capacity(max.min(1024) + 1);
         self.each(now, |entry, tick| {
-            let value = self.layout.read(entry, place, tick);
+            let value = value(entry, tick);
             if kept.len() < max {
                 kept.push((std::cmp::Reverse(value), entry.hash()));
             } else if kept.peek().is_some_and(|(least, _)| value > least.0) {
@@ -358,8 +384,16 @@ impl Table {
             }
             _ => String::from_utf8_lossy(key).into_owned() + if entry.is_key_whole() { "" } else { "…" },
         };
-        let readings = self.layout.readings().map(|(reading, place)| (reading, self.layout.read(entry, place, tick)));
-        Row { key: text, readings: readings.collect(), idle: entry.idle(tick) }
+        let read = |reading: &Reading| match self.layout.place(*reading) {
+            Some(place) => (*reading, self.layout.read(entry, place, tick)),
+            None => (*reading, self.level(key)),
+        };
+        Row { key: text, readings: self.layout.order().iter().map(read).collect(), idle: entry.idle(tick) }
+    }
+
+    /// Connections of a key that are open.
+    fn level(&self, key: &[u8]) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.count(key).into())
     }
 
     fn each(&self, now: Instant, mut look: impl FnMut(&Entry<'_>, u64)) {

@@ -381,3 +381,66 @@ proptest! {
         }
     }
 }
+
+fn of_connections(keys_max: u32) -> model::table::Table {
+    model::table::Table {
+        counters: vec![Counter::OpenConnections, Counter::Requests, Counter::Connections],
+        rates: vec![(Counter::Connections, 10 * SECOND)],
+        ..settings(keys_max)
+    }
+}
+
+fn connect(bench: &Bench, address: &str) -> Option<OpenPlace> {
+    bench.table.connect(address.parse().unwrap(), bench.now, &mut || 7)
+}
+
+fn of_address(bench: &Bench, address: &str, text: &str) -> u64 {
+    bench.table.get(&bench.table.parse_key(address).unwrap(), reading(text), bench.now)
+}
+
+#[test]
+fn open_connections_outlive_their_entry_and_end_with_what_holds_them() {
+    let mut bench = Bench::new(of_connections(8));
+    let mut held: Vec<_> = (0..3).map(|_| connect(&bench, "192.0.2.7").unwrap()).collect();
+    let other = connect(&bench, "::ffff:192.0.2.8").unwrap();
+    let read = |bench: &Bench, text| of_address(bench, "192.0.2.7", text);
+    assert_eq!(["open_connections", "connections", "connections_rate"].map(|text| read(&bench, text)), [3, 3, 3]);
+    assert_eq!(of_address(&bench, "192.0.2.8", "open_connections"), 1);
+    let row = bench.table.row(&bench.table.parse_key("192.0.2.7").unwrap(), bench.now).unwrap();
+    let readings: Vec<_> = row.readings.iter().map(|(reading, value)| format!("{reading}={value}")).collect();
+    assert_eq!(readings, ["open_connections=3", "requests=0", "connections=3", "connections_rate=3"]);
+    held.pop();
+    // Its entry expires, and then others push its place out: what is open is still known.
+    bench.wait(61_000);
+    assert_eq!(["open_connections", "connections"].map(|text| read(&bench, text)), [2, 0]);
+    let flood: Vec<_> = (0..100).map(|last| connect(&bench, &format!("198.51.100.{last}")).unwrap()).collect();
+    assert!(bench.table.evictions() > 0);
+    assert_eq!(read(&bench, "open_connections"), 2);
+    held.push(connect(&bench, "192.0.2.7").unwrap());
+    let top = bench.table.top(reading("open_connections"), 1, bench.now);
+    assert_eq!((top[0].key.as_str(), top[0].readings[0].1), ("192.0.2.7", 3));
+    bench.table.clear(None, bench.now);
+    assert_eq!(read(&bench, "open_connections"), 3, "to forget entries closes no connection");
+    // No one sets it.
+    bench.table.set(&[192, 0, 2, 7], &[(reading("open_connections"), 9)], bench.now, &mut || 7);
+    assert_eq!(read(&bench, "open_connections"), 3);
+    drop((held, flood, other));
+    assert_eq!(read(&bench, "open_connections"), 0);
+}
+
+#[test]
+fn the_table_of_the_next_plan_knows_what_is_open_unless_its_key_is_another() {
+    let bench = Bench::new(of_connections(100));
+    let place = connect(&bench, "192.0.2.7").unwrap();
+    let next = |settings: model::table::Table| Table::compile(&Arc::new(settings), Some(&bench.table)).unwrap();
+    let read = |table: &Table| table.get(&[192, 0, 2, 7], reading("open_connections"), bench.now);
+    let larger = next(model::table::Table { rates: Vec::new(), ..of_connections(1_000) });
+    let wider = model::table::TableKey::Client { ipv4_prefix: 24, ipv6_prefix: 64 };
+    let other = next(model::table::Table { key: wider, ..of_connections(100) });
+    let without = next(settings(100));
+    assert_eq!([&larger, &other, &without].map(read), [1, 0, 0]);
+    assert!(!without.has(reading("open_connections")) && larger.has(reading("open_connections")));
+    drop(place);
+    assert_eq!([&larger, &bench.table].map(read), [0, 0]);
+    assert!(table(by_text(8)).connect("192.0.2.7".parse().unwrap(), bench.now, &mut || 7).is_none());
+}

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use model::Fault;
-use model::facts::Caller;
+use model::facts::{Caller, Seen};
 use model::snapshot::{HostMismatch, HttpListener};
 use plan::filter::Flow;
 use plan::{ActionPlan, ClusterChoice, ClusterPlan, ListenerTarget, RoutePlan};
@@ -130,8 +130,10 @@ impl<'p> Exchange<'p> {
             ActionPlan::Choice(clusters) => self.named_cluster(clusters)?,
             ActionPlan::Respond(local) => return answer::answer(self, local).await,
             ActionPlan::Redirect(redirect) => {
-                let facts = self.facts();
-                let local = redirect.respond(&self.incoming.head, &facts, &mut self.worker.scratch.borrow_mut());
+                let local = {
+                    let (facts, mut scratch) = (self.facts(), self.worker.scratch.borrow_mut());
+                    redirect.respond(&self.incoming.head, self.noted(&facts), &mut scratch)
+                };
                 return answer::answer(self, &local).await;
             }
         };
@@ -185,12 +187,12 @@ impl<'p> Exchange<'p> {
 
     fn route(&mut self) -> Result<&'p RoutePlan, Fault> {
         let ListenerTarget::Http(router) = &self.listener.plan.target else { return Err(Fault::NoRoute) };
-        let facts;
+        let seen;
         let caller = if router.has_expressions() {
-            facts = self.facts();
-            facts.caller()
+            seen = Seen { facts: self.facts(), now: self.progress.now };
+            seen.caller()
         } else {
-            Caller { client: self.client, sender: self.connection.facts.sender.as_deref(), facts: None }
+            Caller { client: self.client, sender: self.connection.facts.sender.as_deref(), seen: None }
         };
         let mut scratch = self.worker.scratch.borrow_mut();
         let route = router.find(&self.incoming.head, caller, &mut scratch).ok_or(Fault::NoRoute)?;
@@ -206,6 +208,6 @@ impl<'p> Exchange<'p> {
     /// The cluster that the request names, of those that its route allows.
     fn named_cluster(&self, clusters: &'p ClusterChoice) -> Result<&'p Arc<ClusterPlan>, Fault> {
         let mut scratch = self.worker.scratch.borrow_mut();
-        clusters.choose(&self.incoming.head, &self.facts(), &mut scratch).ok_or(Fault::UnknownCluster)
+        clusters.choose(&self.incoming.head, self.noted(&self.facts()), &mut scratch).ok_or(Fault::UnknownCluster)
     }
 }

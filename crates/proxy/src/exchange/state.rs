@@ -6,6 +6,7 @@ use std::time::Instant;
 use model::fields::Known;
 use model::snapshot::HttpListener;
 use model::{Facts, Method, ResponseHead, Scheme, Version};
+use plan::filter::Noted;
 use plan::{ClusterPlan, Lease, Pass, Session};
 use wire::http1::{Framing, RequestParsed};
 
@@ -125,6 +126,11 @@ impl Exchange<'_> {
         Facts { user: self.incoming.notes.user(), ..facts }
     }
 
+    /// Returns what is known beside its head, with what filters have noted.
+    pub(super) fn noted<'n>(&'n self, facts: &'n Facts<'n>) -> Noted<'n> {
+        Noted { facts, notes: &self.incoming.notes, now: self.progress.now }
+    }
+
     /// The endpoint of this cluster that authenticates the client by its connection: all steps of that must go to the same endpoint.
     pub(crate) fn authenticated_at(&self, cluster: &ClusterPlan) -> Option<u32> {
         let slot = self.connection.facts.authenticated_at.get()?;
@@ -134,7 +140,8 @@ impl Exchange<'_> {
 
     /// Returns what a new connection to an endpoint of `cluster` begins with.
     pub(crate) fn opening(&self, cluster: &ClusterPlan) -> Opening {
-        Opening::new(cluster, &self.connection.facts, &self.facts(), Some(&self.incoming.head))
+        let request = (&self.incoming.head, &self.incoming.notes);
+        Opening::new(cluster, &self.connection.facts, &self.facts(), Some(request))
     }
 
     /// Takes an idle connection to an endpoint of this cluster, if there is one that this exchange may use.
@@ -144,7 +151,7 @@ impl Exchange<'_> {
         endpoint_local: &EndpointLocal,
         at: Instant,
     ) -> Option<UpstreamConnection> {
-        let shows = || shown(&local.plan, &self.facts(), &self.incoming.head);
+        let shows = || shown(&local.plan, &self.facts(), (&self.incoming.head, &self.incoming.notes));
         endpoint_local.pool.take(at, &self.connection.facts, shows)
     }
 

@@ -9,6 +9,7 @@ use model::socket::Source;
 use model::{Facts, RequestHead};
 use plan::ClusterPlan;
 use plan::cluster::own_tlvs::Tlvs;
+use plan::filter::Notes;
 use wire::proxy_protocol::{Outgoing, OutgoingSsl, Peers, write_v1, write_v2};
 
 use crate::connection::ConnectionFacts;
@@ -27,13 +28,13 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// For a client's connection; `exchange` is what the connection to the endpoint is made for, and `request` its request, if there
-    /// is one.
+    /// For a client's connection; `exchange` is what the connection to the endpoint is made for, and `request` its request with
+    /// what filters have noted, if there is one.
     pub(crate) fn new(
         cluster: &ClusterPlan,
         facts: &ConnectionFacts,
         exchange: &Facts<'_>,
-        request: Option<&RequestHead>,
+        request: Option<(&RequestHead, &Notes)>,
     ) -> Self {
         let settings = &*cluster.cluster;
         let client = (settings.socket.source == Source::Client).then(|| facts.peer.ip().to_canonical());
@@ -47,7 +48,7 @@ impl Opening {
 }
 
 /// What a connection that is made for this exchange shows of it, where that may differ from one exchange to the next.
-pub(crate) fn shown(cluster: &ClusterPlan, exchange: &Facts<'_>, request: &RequestHead) -> Option<Box<Tlvs>> {
+pub(crate) fn shown(cluster: &ClusterPlan, exchange: &Facts<'_>, request: (&RequestHead, &Notes)) -> Option<Box<Tlvs>> {
     let own = cluster.own_tlvs.as_ref().filter(|own| own.has_variables())?;
     Some(Box::new(own.values(Some(request), exchange)))
 }

@@ -11,7 +11,7 @@ use super::attributes::{ATTRIBUTES, Attribute, Fact, Table};
 use super::functions::FUNCTIONS;
 use super::names::Names;
 use super::program::{Entry, Ip, Number, Parts, Real, Text, Truth};
-use super::subject::Scope;
+use super::scope::Scope;
 use super::syntax::{Kind, Term};
 use super::trouble::{Span, Trouble};
 use crate::filter::settings::suggest_nearest_on;
@@ -20,8 +20,7 @@ use crate::table::Table as Counters;
 
 use std::sync::Arc;
 
-use model::proxy_protocol::TlvName;
-use model::{FieldName, Issue};
+use model::Issue;
 
 /// The page that lists facts and functions.
 pub(super) const PAGE: &str = "docs/reference/expressions.md";
@@ -128,7 +127,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Compiles a part that must be a whole number.
-    fn number(&mut self, term: &Term) -> Result<Number, Trouble> {
+    pub(super) fn number(&mut self, term: &Term) -> Result<Number, Trouble> {
         match self.typed(term)? {
             Typed::Number(number) => Ok(number),
             other @ (Typed::Text(_) | Typed::Real(_)) => {
@@ -218,12 +217,22 @@ impl<'a> Checker<'a> {
         if FUNCTIONS.iter().any(|function| function.name == name) {
             return trouble.suggest(format!("`{name}` is a function: write `{name}(…)`"));
         }
-        if let Some((_, meant)) = VARIABLES.iter().find(|(variable, _)| *variable == name) {
+        if let Some(meant) = Attribute::by_variable(name) {
+            let entry = if meant.is_map() { "[\"NAME\"]" } else { "" };
+            return trouble.suggest(format!("write `{}{entry}`", meant.name));
+        }
+        if let Some((_, meant)) = SYNONYMS.iter().find(|(other, _)| *other == name) {
             return trouble.suggest(format!("write `{meant}`"));
         }
-        let of_last = |one: &&Attribute| one.name.rsplit('.').next() == Some(name);
+        let last = |name: &str| name.rsplit('.').next().map(str::to_owned);
+        let of_last = |one: &&Attribute| last(one.name) == last(name);
         if let Some(meant) = ATTRIBUTES.iter().find(of_last) {
-            return trouble.suggest(format!("write `{}`", meant.name));
+            let when = if meant.since > self.scope {
+                format!(", which is known only {}", meant.since.moment())
+            } else {
+                String::new()
+            };
+            return trouble.suggest(format!("write `{}`{when}", meant.name));
         }
         let known = ATTRIBUTES.iter().filter(|one| one.since <= self.scope).map(|one| one.name);
         Trouble::of(span, suggest_nearest_on(PAGE, Issue::at("", trouble.message), name, known))
@@ -233,7 +242,14 @@ impl<'a> Checker<'a> {
     fn meet(&mut self, attribute: &Attribute, span: Span) -> Result<(), Trouble> {
         if attribute.since > self.scope {
             let (name, moment) = (attribute.name, attribute.since.moment());
-            return Err(Trouble::new(span, format!("`{name}` has no value yet: it is known only {moment}")));
+            let trouble = Trouble::new(span, format!("`{name}` has no value yet: it is known only {moment}"));
+            return Err(trouble.suggest(match attribute.since {
+                Scope::Route | Scope::Request => "use it in `when`, or in a setting of a filter",
+                Scope::Response => {
+                    "use it in a filter that acts only on responses, such as `set_response_header`, or in an access log"
+                }
+                Scope::Log => "use it in `when` of an access log",
+            }));
         }
         self.needs = self.needs.max(attribute.since);
         Ok(())
@@ -324,48 +340,25 @@ fn dotted(term: &Term) -> Option<String> {
 
 /// The entry of a table with this name.
 fn entry(table: Table, name: &str, span: Span) -> Result<Entry, Trouble> {
-    if name.is_empty() {
-        return Err(Trouble::new(span, "the name is empty"));
-    }
-    let wrong = |message: String| Trouble::new(span, message);
-    Ok(match table {
-        Table::RequestHeaders => Entry::RequestHeader(FieldName::new(name).map_err(wrong)?),
-        Table::ResponseHeaders => Entry::ResponseHeader(FieldName::new(name).map_err(wrong)?),
-        Table::Query => Entry::Query(name.as_bytes().into()),
-        Table::Cookies => Entry::Cookie(name.as_bytes().into()),
-        Table::ProxyTlvs => Entry::ProxyTlv(TlvName::parse(name).map_err(wrong)?),
-        Table::Claims => Entry::Claim(name.into()),
-    })
+    Entry::named(table, name).map_err(|message| Trouble::new(span, message))
 }
 
 fn mistyped(span: Span, wanted: &str, found: &Typed) -> Trouble {
     Trouble::new(span, format!("this is of the type {}, but {wanted} is needed", found.kind()))
 }
 
-/// Variables of templates, and the facts that they are.
-const VARIABLES: [(&str, &str); 24] = [
-    ("client_ip", "source.address"),
-    ("client_port", "source.port"),
-    ("peer_ip", "connection.peer_address"),
-    ("sender_ip", "connection.sender_address"),
-    ("sender_id", "connection.sender_id"),
-    ("local_ip", "destination.address"),
-    ("local_port", "destination.port"),
-    ("received_host", "request.authority"),
-    ("query", "request.query_string"),
-    ("listener", "listener.name"),
-    ("request_id", "request.id"),
-    ("tls_version", "connection.tls_version"),
-    ("tls_cipher", "connection.tls_cipher"),
-    ("tls_server_name", "connection.requested_server_name"),
-    ("tls_client_subject", "connection.subject_peer_certificate"),
-    ("tls_client_issuer", "connection.issuer_peer_certificate"),
-    ("tls_client_dns", "connection.dns_san_peer_certificate"),
-    ("tls_client_uri", "connection.uri_san_peer_certificate"),
-    ("claim", "jwt.claims[\"NAME\"]"),
-    ("request_header", "request.headers[\"NAME\"]"),
-    ("query_param", "request.query[\"NAME\"]"),
-    ("cookie", "request.cookies[\"NAME\"]"),
-    ("status", "response.code"),
-    ("response_header", "response.headers[\"NAME\"]"),
+/// Names of other products, and the facts that they are.
+const SYNONYMS: [(&str, &str); 12] = [
+    ("source.ip", "source.address"),
+    ("client.ip", "source.address"),
+    ("client.address", "source.address"),
+    ("remote_addr", "source.address"),
+    ("remote_ip", "source.address"),
+    ("destination.ip", "destination.address"),
+    ("request.url", "request.uri"),
+    ("request.version", "request.protocol"),
+    ("request.status", "response.code"),
+    ("response.status", "response.code"),
+    ("response.status_code", "response.code"),
+    ("jwt.sub", "jwt.claims[\"sub\"]"),
 ];

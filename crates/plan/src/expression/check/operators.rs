@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use super::super::attributes::{Attribute, Fact};
 use super::super::program::{Ip, Number, Order, Real, Text, Truth};
 use super::super::syntax::{Kind, Operator, Term};
 use super::super::trouble::{Span, Trouble};
-use super::{Checker, Typed};
+use super::{Checker, Typed, dotted, units};
 
 impl Checker<'_> {
     pub(super) fn binary(&mut self, operator: Operator, sides: (&Term, &Term)) -> Result<Typed, Trouble> {
@@ -52,7 +53,24 @@ impl Checker<'_> {
         equal_only(order, Truth::Ips(Box::new((ip, Ip::Constant(address)))), ("ip", terms))
     }
 
+    /// Says how to write a name with hyphens behind a dot: in `request.headers.x-a`, the hyphen is a minus.
+    fn refuse_hyphens(&self, one: &Term, other: &Term) -> Result<(), Trouble> {
+        let Some((table, name)) =
+            hyphenated(one).zip(hyphen_end(one, other)).map(|((table, name), end)| (table, format!("{name}-{end}")))
+        else {
+            return Ok(());
+        };
+        if !Attribute::find(&table).is_some_and(|attribute| matches!(attribute.fact, Fact::Table(_))) {
+            return Ok(());
+        }
+        let trouble = Trouble::new(one.span.to(other.span), "a hyphen between names is a minus");
+        Err(trouble.suggest(format!("write `{table}[\"{name}\"]`")))
+    }
+
     fn computed(&mut self, operator: Operator, (one, other): (&Term, &Term)) -> Result<Typed, Trouble> {
+        if operator == Operator::Minus {
+            self.refuse_hyphens(one, other)?;
+        }
         let typed = (self.typed(one)?, self.typed(other)?);
         let number = |operator, sides| match operator {
             Operator::Plus => Number::Plus(sides),
@@ -96,6 +114,30 @@ impl Checker<'_> {
             Typed::Real(real) => Ok(Typed::Real(Real::Minus(Box::new((Real::Constant(0.0), real))))),
             other => Err(Trouble::new(span, format!("`-` does not take {}", other.kind()))),
         }
+    }
+}
+
+/// The map of strings and the name that `map.a` or `map.a-b` spells.
+fn hyphenated(term: &Term) -> Option<(String, String)> {
+    match &term.kind {
+        Kind::Member(of, name, _) => dotted(of).map(|table| (table, name.clone())),
+        Kind::Binary(Operator::Minus, sides) => {
+            let (table, name) = hyphenated(&sides.0)?;
+            Some((table, format!("{name}-{}", hyphen_end(&sides.0, &sides.1)?)))
+        }
+        _ => None,
+    }
+}
+
+/// The name or number that a minus leads to, without white space.
+fn hyphen_end(one: &Term, other: &Term) -> Option<String> {
+    if other.span.start != one.span.end + 1 {
+        return None;
+    }
+    match &other.kind {
+        Kind::Name(name) => Some(name.clone()),
+        Kind::Int(number) => Some(number.to_string()),
+        _ => None,
     }
 }
 
@@ -155,6 +197,12 @@ fn incomparable(one: &Typed, other: &Typed, (first, second): (&Term, &Term)) -> 
     let trouble = Trouble::new(first.span.to(second.span), message);
     let text = if let Kind::Text(text) = &second.kind { text.as_str() } else { "…" };
     match (one, other) {
+        (Typed::Number(_), Typed::Text(_)) if text.parse::<i64>().is_ok() => {
+            trouble.suggest(format!("write `{text}` without quotes"))
+        }
+        (Typed::Number(_), Typed::Text(_)) if units::quantity(text).is_some() => {
+            trouble.suggest(format!("write `quantity(\"{text}\")`"))
+        }
         (Typed::Text(_), Typed::Number(_)) | (Typed::Number(_), Typed::Text(_)) => {
             trouble.suggest("write `int(…)` around the string, or put the number in quotes")
         }

@@ -528,3 +528,112 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_cost_takes_more_than_one_and_a_charge_may_lead_into_debt() {
+    const DAY: u64 = 86_400 * SECOND;
+    let limit = Limit::compile("10/s", Some(20)).unwrap();
+    let judge = |tat, cost| limit.judge_cost(tat, 0, cost);
+    assert_eq!(judge(0, 1), limit.judge(0, 0), "a cost of one is a plain request");
+    let (tat, verdict) = judge(0, 15);
+    assert_eq!((verdict.is_allowed, verdict.left, tat), (true, 5, 15 * SECOND / 10));
+    let (same, refused) = judge(tat, 6);
+    assert_eq!((refused.is_allowed, refused.wait_seconds(), same), (false, 1, tat), "nothing is taken then");
+    assert!(judge(tat, 5).1.is_allowed);
+    // More than the burst is the burst: it is let through when all is there.
+    assert_eq!(
+        (judge(0, u64::MAX).1.left, judge(0, u64::MAX).1.is_allowed, judge(1, 21).1.is_allowed),
+        (0, true, false)
+    );
+    // What costs nothing passes while one is left.
+    assert_eq!(judge(tat, 0), (tat, Verdict { is_allowed: true, delay: 0, left: 5, wait: tat }));
+    let empty = limit.charge(tat, 0, 5);
+    assert_eq!((empty, judge(empty, 0).1.is_allowed), (2 * SECOND, false));
+    let debt = limit.charge(empty, 0, 1_000);
+    assert_eq!((debt, judge(debt, 1).1.wait), (102 * SECOND, 100 * SECOND + SECOND / 10));
+    assert!(limit.judge_cost(debt, 101 * SECOND, 1).1.is_allowed, "paid by time");
+    // A debt ends within a day, whatever was charged.
+    let most = limit.charge(limit.charge(0, 0, u64::MAX), 0, u64::MAX);
+    assert_eq!(most, 2 * SECOND + DAY);
+    assert_eq!(judge(u64::MAX, 1).1.wait, DAY + SECOND / 10);
+}
+
+/// Has a request answered whose response says what it has cost. Returns the status, and the field `ratelimit`.
+fn answered(bench: &mut Bench, fields: &[(&str, &str)], tokens: &str) -> (u16, String) {
+    let facts = bench.world.facts();
+    let mut head = request("POST", "/v1/chat", fields);
+    let flow = bench.chain.on_request(&mut head, &mut bench.beside.turn(&facts));
+    let status = if let Flow::Respond(local) = flow { local.status } else { 200 };
+    let told = [("x-tokens", tokens)];
+    let mut answer = response(status, if status == 200 { &told } else { &[] });
+    bench.chain.on_response(&mut answer, &bench.world.view(&head), &mut bench.beside.turn(&facts));
+    bench.beside.notes.clear();
+    let told = answer.fields.get(&LIMIT).unwrap_or_default();
+    (status, String::from_utf8(told.to_vec()).unwrap())
+}
+
+#[test]
+fn a_request_takes_what_its_expression_says() {
+    let mut bench =
+        Bench::new(json!({ "rate": "1/s", "burst": 10, "cost": { "expression": "int(request.headers[\"x-n\"])" } }));
+    assert!(bench.passes_with(&[("x-n", "7")]) && !bench.passes_with(&[("x-n", "4")]), "three are left");
+    assert!(bench.passes_with(&[("x-n", "2")]) && bench.passes_with(&[("x-n", "none")]), "a missing cost is one");
+    assert!(!bench.passes_with(&[]) && !bench.passes_with(&[("x-n", "0")]), "nothing is left");
+    bench.wait(1_000);
+    for n in ["0", "-5", "0"] {
+        assert!(bench.passes_with(&[("x-n", n)]), "{n} takes nothing");
+    }
+    assert!(!bench.passes_with(&[("x-n", "9223372036854775807")]), "more than the burst is the whole burst");
+    bench.wait(9_000);
+    assert!(bench.passes_with(&[("x-n", "9223372036854775807")]) && !bench.passes_with(&[("x-n", "0")]));
+}
+
+#[test]
+fn what_a_response_has_cost_is_a_debt_until_it_is_paid() {
+    let mut bench = Bench::new(json!({
+        "rate": "100/s", "burst": 1000, "headers": true, "cost": { "expression": "0" },
+        "response_cost": { "expression": "int(response.headers[\"x-tokens\"])" },
+    }));
+    assert_eq!(answered(&mut bench, &[], "400"), (200, "\"100/s\";r=600;t=4".into()));
+    assert_eq!(answered(&mut bench, &[], "2600"), (200, "\"100/s\";r=0;t=21".into()));
+    assert_eq!(answered(&mut bench, &[], "400").0, 429, "and a request that is refused costs nothing");
+    bench.wait(20_000);
+    assert_eq!(answered(&mut bench, &[], "0").0, 429);
+    bench.wait(100);
+    for cost in ["none", "-7", "0"] {
+        assert_eq!(answered(&mut bench, &[], cost).0, 200, "{cost} takes nothing");
+    }
+    // No answer, however large it says it was, keeps a key out for more than a day.
+    assert_eq!(answered(&mut bench, &[], "9223372036854775807").0, 200);
+    bench.wait(86_400_000);
+    assert_eq!(answered(&mut bench, &[], "0").0, 429);
+    bench.wait(100);
+    assert_eq!(answered(&mut bench, &[], "0").0, 200);
+}
+
+#[test]
+fn what_is_wrong_with_a_cost_is_told_at_it() {
+    let of = |more: serde_json::Value| {
+        let mut settings = json!({ "rate": "1/s" });
+        settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        issue("rate_limit", settings)
+    };
+    let told = of(json!({ "cost": { "expression": "request.path" } }));
+    assert!(told.starts_with("cost/expression: this is of the type string, but int is needed"), "{told}");
+    let told = of(json!({ "cost": { "expression": "response.size" } }));
+    assert!(told.starts_with("cost/expression: `response.size` has no value yet"), "{told}");
+    let shared = json!({ "redis": { "cluster": "redis" } });
+    let told = of(json!({ "response_cost": { "expression": "response.size" }, "shared": shared }));
+    assert!(told.starts_with("response_cost: `response_cost` cannot be combined with `shared`"), "{told}");
+}
+
+#[test]
+fn a_rehearsal_of_a_cost_takes_nothing() {
+    let mut bench = Bench::new(json!({ "rate": "1/h", "burst": 10, "cost": { "expression": "10" } }));
+    bench.beside.is_rehearsal = true;
+    assert!(bench.passes("192.0.2.7") && bench.passes("192.0.2.7"));
+    bench.beside.is_rehearsal = false;
+    assert!(bench.passes("192.0.2.7") && !bench.passes("192.0.2.7"));
+    bench.beside.is_rehearsal = true;
+    assert!(!bench.passes("192.0.2.7"));
+}

@@ -149,6 +149,54 @@ fn expressions_read_what_was_counted_by_any_key() {
 }
 
 #[test]
+fn expressions_read_the_entries_of_other_keys() {
+    for (table, mine, other) in [
+        (table(&["requests"], &["errors"]), "source.address", "request.query[\"who\"]"),
+        (table_by("string(source.address)"), "source.address", "request.query[\"who\"]"),
+        (
+            table_by("request.method + string(source.address)"),
+            "\"GET\" + string(source.address)",
+            "\"GET\" + request.query[\"who\"]",
+        ),
+    ] {
+        let filters = [
+            used("track", json!({ "table": "abuse" }), &[]),
+            when(used("deny", json!({ "status": 403 }), &[]), &format!("tables.abuse[{mine}].requests > 2")),
+            when(used("deny", json!({ "status": 404 }), &[]), &format!("tables[\"abuse\"][{other}].errors_rate == 1")),
+        ];
+        let mut bench = Bench::new(table, &filters);
+        let mut status = |client: &str, target: &str| {
+            let facts = Facts { client: client.parse::<IpAddr>().unwrap(), ..bench.world.facts() };
+            let mut head = request("GET", target, &[]);
+            let flow = bench.chain.on_request(&mut head, &mut bench.beside.turn(&facts));
+            bench.beside.notes.end(&Ended { now: Some(bench.beside.now), ..ended(404) });
+            bench.beside.notes.clear();
+            if let Flow::Respond(local) = flow { local.status } else { 200 }
+        };
+        let (ann, bob) = ("192.0.2.7", "192.0.2.8");
+        assert_eq!([status(ann, "/"), status(bob, "/?who=192.0.2.7"), status(bob, "/?who=192.0.2.9")], [200, 404, 200]);
+        assert_eq!([status(bob, "/?who=nobody"), status(ann, "/?who=192.0.2.8"), status(bob, "/")], [403, 200, 403]);
+        assert_eq!(bench.table.entries(), 2, "to read an entry makes none");
+    }
+}
+
+#[test]
+fn the_value_of_a_field_may_come_from_a_table() {
+    let filters = [
+        used("track", json!({ "table": "abuse" }), &[]),
+        used("set_request_header", json!({ "x-count": { "expression": "tables.abuse.requests" } }), &[]),
+        used("set_response_header", json!({ "x-count": { "expression": "string(tables.abuse.requests * 2)" } }), &[]),
+    ];
+    let mut bench = Bench::new(table(&["requests"], &[]), &filters);
+    let facts = bench.world.facts();
+    let (mut head, mut answer) = (request("GET", "/", &[]), response(200, &[]));
+    bench.chain.on_request(&mut head, &mut bench.beside.turn(&facts));
+    bench.chain.on_response(&mut answer, &bench.world.view(&head), &mut bench.beside.turn(&facts));
+    let name = model::FieldName::new("x-count").unwrap();
+    assert_eq!((head.fields.get(&name), answer.fields.get(&name)), (Some(&b"1"[..]), Some(&b"2"[..])));
+}
+
+#[test]
 fn what_is_wrong_with_a_reading_points_at_it() {
     let told = |expression: &str| {
         let filters = [when(used("deny", json!({}), &[]), expression)];
@@ -163,6 +211,9 @@ fn what_is_wrong_with_a_reading_points_at_it() {
         ("tables.abuse.hits > 1", "`hits` is no counter", "hits"),
         ("tables.abuse > 1", "a table is not a value", "tables.abuse"),
         ("tables[request.host].errors > 1", "the name of a table is a text in quotes", "request.host"),
+        ("tables.abuse[request.size].requests > 1", "this is of the type int, but ip is needed", "request.size"),
+        ("tables.abuse[request.hots].requests > 1", "there is no fact `request.hots`", "request.hots"),
+        ("tables.abuse[source.address] > 1", "a table is not a value", "tables.abuse"),
         ("tables.abuse.requests == \"1\"", "int and string cannot be compared", "tables.abuse.requests == \"1\""),
     ] {
         let (found, part) = told(expression);

@@ -326,7 +326,7 @@ fn more_conditions_on_values_of_a_proxy_header_win_and_hold_for_what_was_sent() 
         let mut tlvs = SenderTlvs::default();
         kinds.iter().for_each(|kind| tlvs.add(*kind, text));
         let sender = SenderFacts { address: "10.0.0.1:4".parse().unwrap(), unique_id: None, tlvs };
-        let caller = Caller { client: "10.1.2.3".parse().unwrap(), sender: Some(&sender), facts: None };
+        let caller = Caller { client: "10.1.2.3".parse().unwrap(), sender: Some(&sender), seen: None };
         router(&plan).find(&head("GET", "/", &[]), caller, &mut Vec::new()).map(|route| route.index)
     };
     assert_eq!([found(&[], b""), found(&[2], b"shop"), found(&[2, 0xe0], b"shop")], [Some(0), Some(1), Some(2)]);

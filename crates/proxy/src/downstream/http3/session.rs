@@ -178,7 +178,7 @@ impl Session {
         let shard = listener.series.of(self.worker.index);
         let address = self.shared.facts.borrow().peer.ip();
         match per_address::open(&self.worker, listener, address, Instant::now()) {
-            Ok(place) => place.into_iter().for_each(|place| self.registration.hold(place)),
+            Ok(places) => self.registration.hold(places),
             Err(_) => {
                 shard.connections_refused.add(1);
                 self.closed_for = Some(Fault::AddressFull);
