@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::harness::http2::{Client, request};
 use super::harness::{Origin, Peer, Product, Setup, eventually, http3};
+use super::http2_both::{upgrading, websocket};
 use super::http3::site;
 
 const CLEAR: &str = "clear: { bind: \"127.0.0.1:0\" }";
@@ -103,6 +104,28 @@ fn tunnels_are_held_to_the_rate_both_ways_and_share_that_of_a_key() {
     let mut peer = super::reload::tunnel(&slowed);
     takes(800, || echoes(&mut peer, 200_000));
     slowed.expect_metric("equipoise_filter_events_total", &["event=\"slowed\""], 1.0);
+}
+
+#[test]
+fn a_websocket_on_a_stream_of_http2_is_held_to_the_rate() {
+    let origin = upgrading(true);
+    let setup = Setup::to(&origin)
+        .route("filters: [{ bandwidth_limit: { download: 30kB/s }, when: { path: { prefix: /chat } } }]");
+    let product = setup.start();
+    let mut client = Client::connect(product.web());
+    let mut stream = client.open(websocket("/chat"), false);
+    assert_eq!(client.head(&mut stream).expect("a response").0, 200);
+    takes(800, || {
+        client.send(&mut stream, &[b'x'; 30_000], false);
+        let mut seen = 0;
+        while seen < 30_000 {
+            seen += client.chunk(&mut stream).expect("more").expect("bytes").len();
+        }
+    });
+    client.send(&mut stream, b"", true);
+    while let Some(chunk) = client.chunk(&mut stream) {
+        assert_eq!(chunk.expect("an orderly end"), "");
+    }
 }
 
 #[test]

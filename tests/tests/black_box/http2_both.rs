@@ -97,7 +97,7 @@ fn a_reset_crosses_from_either_side() {
     eventually("the endpoint is told", || origin.busy() == 0);
 }
 
-fn websocket(path: &str) -> Request<()> {
+pub(super) fn websocket(path: &str) -> Request<()> {
     let mut asked = with_fields(request("CONNECT", path), &[("sec-websocket-version", "13")]);
     asked.extensions_mut().insert(Protocol::from_static("websocket"));
     asked
