@@ -200,7 +200,10 @@ impl RequestStep for RateLimitStep {
             (Found::Store(Err(_)), Some(shared)) => self.without(shared, head, turn),
             _ => {
                 // How long the client should wait is another time after the wait.
-                let verdict = self.key.with(head, turn, |key, turn| self.rates.look(key, &self.limit, turn.now));
+                let verdict = self.key.with(head, turn, |key, turn| match &self.cost {
+                    None => self.rates.look(key, &self.limit, turn.now),
+                    Some(_) => self.rates.look_cost(key, (&self.limit, 1), turn.now),
+                });
                 // Then it may have an allowance again, and `wait` is the time until that is whole.
                 let seconds = if verdict.is_allowed { 0 } else { verdict.wait_seconds() };
                 self.excess.resume(|status| too_many(status, Some(seconds)))

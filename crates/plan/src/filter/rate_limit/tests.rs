@@ -637,3 +637,18 @@ fn a_rehearsal_of_a_cost_takes_nothing() {
     bench.beside.is_rehearsal = true;
     assert!(!bench.passes("192.0.2.7"));
 }
+
+#[test]
+fn a_tarpit_tells_how_long_a_debt_lasts() {
+    let mut bench = Bench::new(json!({
+        "rate": "1/s", "burst": 10, "over": { "tarpit": "5s" }, "response_cost": { "expression": "int(response.headers[\"x-tokens\"])" },
+    }));
+    assert_eq!(answered(&mut bench, &[], "109").0, 200);
+    let facts = bench.world.facts();
+    let mut head = request("GET", "/", &[]);
+    let flow = bench.chain.on_request(&mut head, &mut bench.beside.turn(&facts));
+    assert!(matches!(flow, Flow::Need(Need::Until(_))), "{flow:?}");
+    bench.beside.now += Duration::from_secs(5);
+    let flow = bench.chain.resume(&mut 0, Found::Now, &mut head, &mut bench.beside.turn(&facts));
+    assert_eq!(rejected(flow), (429, "96".into()));
+}
