@@ -6,6 +6,7 @@ use model::{Fault, LocalResponse, Method, RequestHead};
 
 use super::OidcStep;
 use super::session::{LOGIN_SECONDS, Login};
+use super::step::NAMES;
 use super::tokens::{NoTokens, Tokens};
 use crate::filter::{Flow, Need, Note, Reply, Turn};
 use crate::jose::Refusal;
@@ -123,7 +124,14 @@ impl OidcStep {
 
     /// Ends the session, here and at the provider.
     pub(super) fn log_out(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Flow {
+        if head.fields.get(&NAMES.fetch_site) == Some(b"cross-site") {
+            // Another site must not log users out by a link that they follow, or a form that it submits.
+            return self.refuse(403, "log out from a page of this site", turn);
+        }
         let session = self.cookies.session(&head.fields, &self.passing, turn);
+        if let Some(opened) = session.as_ref().filter(|_| !turn.is_rehearsal) {
+            self.refreshes.log_out(&opened.session, turn.now);
+        }
         let id_token = session.as_ref().map(|opened| opened.session.id_token.as_str()).filter(|_| !turn.is_rehearsal);
         let back_to = match self.paths.after_logout.as_deref() {
             Some(path) if path.starts_with('/') => self.own_url(head, path, turn),
