@@ -305,6 +305,10 @@ fn bad_settings_are_issues_with_their_place() {
         ),
         (json!({ "body_as_bytes": true }), "body_as_bytes: no body is sent (add `body_max`, or leave it out)"),
         (json!({ "trusted_headers": ["a", "A"] }), "trusted_headers/1: `A` is listed twice (leave one of them out)"),
+        (
+            json!({ "request_headers": ["x-*"] }),
+            "request_headers/0: `x-*` is a pattern, and `request_headers` takes complete names (list each field)",
+        ),
         (json!({ "extensions": { "a": "{nothing}" } }), "extensions/a: there is no variable `{nothing}`"),
     ] {
         let mut settings = json!({ "cluster": "auth" });
