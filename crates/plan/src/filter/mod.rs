@@ -82,6 +82,7 @@ pub mod settings;
 mod share;
 mod shared_limit;
 mod signed_url;
+mod single_flight;
 pub(crate) mod tables;
 pub mod template;
 mod timings;
