@@ -50,7 +50,8 @@ struct AwsSignature {
     /// The region of the service, such as `eu-central-1`.
     region: String,
     /// The service, such as `s3`, `execute-api` or `es`.
-    service: String,
+    #[serde(rename = "service")]
+    signed_for: String,
     /// A file with credentials in the format of `~/.aws/credentials`.
     credentials_file: Option<FileText>,
     /// The profile in `credentials_file`; `default` by default.
@@ -81,16 +82,16 @@ impl Settings for AwsSignature {
         let is_word = |text: &str| {
             !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
         };
-        for (key, text, example) in [("region", &self.region, "eu-central-1"), ("service", &self.service, "s3")] {
+        for (key, text, example) in [("region", &self.region, "eu-central-1"), ("service", &self.signed_for, "s3")] {
             if !is_word(text) {
                 let issue = Issue::at(key, format!("`{text}` is not a {key}"));
                 return Err(issue.suggest(format!("write one such as `{example}`")));
             }
         }
-        let is_s3 = self.service == "s3";
+        let is_s3 = self.signed_for == "s3";
         let payload = self.payload.unwrap_or(if is_s3 { Payload::Unsigned } else { Payload::Signed });
         if payload == Payload::Unsigned && !is_s3 {
-            let issue = Issue::at("payload", format!("`{}` accepts no unsigned payload", self.service));
+            let issue = Issue::at("payload", format!("`{}` accepts no unsigned payload", self.signed_for));
             return Err(issue.suggest("leave it out, or use the service `s3`"));
         }
         if payload == Payload::Unsigned && self.body_max.is_some() {
@@ -118,7 +119,7 @@ impl Settings for AwsSignature {
         };
         let names = OWN.map(|name| FieldName::new(name).unwrap_or_else(|_| unreachable!("a constant token")));
         let step = AwsSignatureStep {
-            scope: Scope { region: self.region, service: self.service, is_s3 },
+            scope: Scope { region: self.region, signed_for: self.signed_for, is_s3 },
             credentials,
             body_max: (payload == Payload::Signed).then(|| forward_auth::body_max(size)).transpose()?,
             names: names.clone(),

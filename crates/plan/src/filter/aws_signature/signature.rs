@@ -15,7 +15,8 @@ pub(super) const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) region: String,
-    pub(super) service: String,
+    /// The name of the service.
+    pub(super) signed_for: String,
     /// Paths are encoded once, and by others twice.
     pub(super) is_s3: bool,
 }
@@ -46,10 +47,10 @@ impl Scope {
         }
         request.extend_from_slice(format!("\n{names}\n{payload}").as_bytes());
         let day = &time[..8];
-        let scope = format!("{day}/{}/{}/aws4_request", self.region, self.service);
+        let scope = format!("{day}/{}/{}/aws4_request", self.region, self.signed_for);
         let text = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{}", hash(&request));
         let mut key = credentials.secret.as_bytes().to_vec();
-        for part in [day, &self.region, &self.service, "aws4_request", &text] {
+        for part in [day, &self.region, &self.signed_for, "aws4_request", &text] {
             let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), part.as_bytes());
             key.clear();
             key.extend_from_slice(tag.as_ref());
@@ -86,7 +87,7 @@ pub(super) fn time(seconds: u64) -> String {
     format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", second / 3_600, second / 60 % 60, second % 60)
 }
 
-/// Writes spaces of the query as `%20`: services differ about `+`.
+/// Writes spaces of the query as `%20`: endpoints differ about `+`.
 pub(super) fn settle_query(head: &mut RequestHead, scratch: &mut Vec<u8>) {
     let Some(query) = head.query().filter(|query| query.contains(&b'+')) else { return };
     scratch.clear();

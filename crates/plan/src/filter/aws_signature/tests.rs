@@ -16,7 +16,7 @@ fn field(head: &RequestHead, name: &str) -> String {
 /// Requests of the suite that AWS publishes (`aws-sig-v4-test-suite`), with their signatures. It has no `x-amz-content-sha256`.
 #[test]
 fn requests_of_the_suite_of_aws_have_its_signatures() {
-    let scope = Scope { region: "us-east-1".into(), service: "service".into(), is_s3: false };
+    let scope = Scope { region: "us-east-1".into(), signed_for: "service".into(), is_s3: false };
     let credentials = Credentials::new("AKIDEXAMPLE".into(), SECRET, None).unwrap();
     let time = signature::time(1_440_938_160);
     assert_eq!(time, "20150830T123600Z");

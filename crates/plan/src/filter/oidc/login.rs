@@ -1,12 +1,12 @@
 //! The way to the provider and back.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use model::{Fault, LocalResponse, Method, RequestHead};
+use model::{Fault, FieldName, LocalResponse, Method, RequestHead};
 
 use super::OidcStep;
 use super::session::{LOGIN_SECONDS, Login};
-use super::step::NAMES;
 use super::tokens::{NoTokens, Tokens};
 use crate::filter::{Flow, Need, Note, Reply, Turn};
 use crate::jose::Refusal;
@@ -20,6 +20,9 @@ const TARGET_BYTES_MAX: usize = 2_048;
 const WAIT: Duration = Duration::from_millis(100);
 /// Waits for keys of one request: 1.5 s together.
 const WAITS_MAX: u64 = 4;
+
+static FETCH_SITE: LazyLock<FieldName> =
+    LazyLock::new(|| FieldName::new("sec-fetch-site").unwrap_or_else(|_| unreachable!("a constant token")));
 
 const UNAVAILABLE: &str = "the login provider is not available";
 
@@ -124,7 +127,7 @@ impl OidcStep {
 
     /// Ends the session, here and at the provider.
     pub(super) fn log_out(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Flow {
-        if head.fields.get(&NAMES.fetch_site) == Some(b"cross-site") {
+        if head.fields.get(&FETCH_SITE) == Some(b"cross-site") {
             // Another site must not log users out by a link that they follow, or a form that it submits.
             return self.refuse(403, "log out from a page of this site", turn);
         }
