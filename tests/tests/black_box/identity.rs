@@ -3,7 +3,7 @@
 use super::harness::http2::{Client, request, with_fields};
 use super::harness::origin::ok;
 use super::harness::tls::{self, Authority};
-use super::harness::tokens::{hmac_hex, now};
+use super::harness::tokens::{Signer, hmac_hex, jwks, now};
 use super::harness::{Origin, Product, Setup, eventually, http3, product};
 use super::http3::Site;
 
@@ -106,6 +106,97 @@ fn a_token_is_introspected_once_and_its_claims_reach_the_endpoint() {
         product.expect_metric("equipoise_filter_events_total", &labels, count);
     }
     assert!(!product.stderr().contains("secret"));
+}
+
+#[test]
+fn parallel_requests_with_a_new_token_are_one_call() {
+    let origin = endpoint();
+    let gate = std::sync::Arc::new(std::sync::Barrier::new(2));
+    let open = std::sync::Arc::clone(&gate);
+    let login = Origin::answering(move |_| {
+        // The first call stays open until a second request is under way; a second call would wait here for ever.
+        open.wait();
+        ok(r#"{"active":true,"sub":"ann"}"#)
+    });
+    let filter = "filters: [{ introspection: { cluster: login, path: /i, credentials_file: c.txt, timeout: 30s } }]";
+    let cluster = format!("login: {{ endpoints: [\"{}\"] }}", login.address());
+    let product = start(&[("c.txt", "gate:secret\n")], &Setup::to(&origin).route(filter).cluster_more(cluster));
+    let ask = || get(&product, "/", "Authorization: Bearer t\r\n").0;
+    std::thread::scope(|scope| {
+        let first = scope.spawn(ask);
+        eventually("the call", || login.requests().len() == 1);
+        let second = scope.spawn(ask);
+        gate.wait();
+        assert_eq!((first.join().expect("the first"), second.join().expect("the second")), (200, 200));
+    });
+    assert_eq!(login.requests().len(), 1);
+    product.expect_metric("equipoise_filter_events_total", &["filter=\"introspection\"", "event=\"asked\""], 1.0);
+}
+
+#[test]
+fn policies_by_role_method_and_path_decide_as_the_recipe_says() {
+    let (origin, signer) = (endpoint(), Signer::new("k"));
+    let rule = "not: { any: [{ method: [GET, HEAD], path: { prefix: /reports }, expression: '\"reader\" in jwt.claims[\"roles\"]' }, \
+                { source: 127.0.0.0/8, expression: '\"admin\" in jwt.claims[\"roles\"]' }] }";
+    let filters = |denies: &str| {
+        format!(
+            "filters: [{{ remove_request_header: [x-user] }}, \
+             {{ jwt: {{ keys_file: jwks.json, issuer: \"https://login.example\", audience: shop }} }}, \
+             {{ {denies}, when: {{ {rule} }} }}]"
+        )
+    };
+    let keys = jwks(&[&signer]);
+    let strict = start(&[("jwks.json", &*keys)], &Setup::to(&origin).route(filters("deny: { body: \"no\\n\" }")));
+    let shadow =
+        start(&[("jwks.json", &*keys)], &Setup::to(&origin).route(filters("set_request_header: { x-user: denied }")));
+    for (method, target, roles, status) in [
+        ("GET", "/reports/1", serde_json::json!(["reader"]), 200),
+        ("POST", "/reports/1", serde_json::json!(["reader"]), 403),
+        ("GET", "/reportsx", serde_json::json!(["reader"]), 403),
+        ("GET", "/other", serde_json::json!(["reader", "x"]), 403),
+        ("POST", "/other", serde_json::json!(["x", "admin"]), 200),
+        ("GET", "/reports", serde_json::json!([]), 403),
+        ("GET", "/reports", serde_json::json!(null), 403),
+        ("GET", "/reports", serde_json::json!({ "reader": true }), 403),
+    ] {
+        let token = signer.token(serde_json::json!({ "roles": roles.clone() }));
+        let asked = format!(
+            "{method} {target} HTTP/1.1\r\nHost: a\r\nX-User: eve\r\nAuthorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"
+        );
+        assert_eq!(strict.connect().ask(asked.clone()).status(), status, "{method} {target} {roles}");
+        let answer = shadow.connect().ask(asked);
+        let is_marked = answer.text().contains("|denied|");
+        assert_eq!((answer.status(), is_marked), (200, status == 403), "{method} {target} {roles}");
+    }
+}
+
+#[test]
+fn requests_are_signed_for_aws_and_what_the_client_sends_instead_is_gone() {
+    let origin = Origin::answering(|request| {
+        let names = ["host", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token", "authorization"];
+        ok(&names.map(|name| request.all(name).join("+")).join("|"))
+    });
+    let filter = "filters: [{ rewrite: { host: assets.s3.amazonaws.com } }, \
+                  { aws_signature: { region: us-east-1, service: es, credentials_file: aws, body_max: 16B } }]";
+    let text = "[default]\naws_access_key_id = AKIDEXAMPLE\naws_secret_access_key = the-secret-key\n";
+    let product = start(&[("aws", text)], &Setup::to(&origin).route(filter).listener_more(CLEAR));
+    let hostile = "X-Amz-Date: 1\r\nX_Amz_Security_Token: theirs\r\nAuthorization: Bearer theirs\r\n";
+    let answer = product
+        .connect()
+        .ask(format!("POST /a?b=c HTTP/1.1\r\nHost: shop.example\r\n{hostile}Content-Length: 4\r\n\r\nbody"));
+    let signed = answer.text();
+    let parts: Vec<&str> = signed.split('|').collect();
+    let digest = "230d8358dc8e8890b4c58deeb62912ee2f20357ae92a5cc861b98e68fe31acb5";
+    assert_eq!((parts[0], parts[2], parts[3]), ("assets.s3.amazonaws.com", digest, ""), "{signed}");
+    assert!(parts[1].len() == 16 && parts[1].ends_with('Z'), "{signed}");
+    let begin = format!("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/{}/us-east-1/es/aws4_request, ", &parts[1][..8]);
+    assert!(parts[4].starts_with(&begin) && !parts[4].contains('+'), "{signed}");
+    let post = |body: &[u8]| Client::connect(product.web()).ask(request("POST", "/"), body);
+    assert_eq!((post(b"0123456789abcdef").status, post(b"0123456789abcdefg").status), (200, 413));
+    for path in ["/api/config", "/api/config?as=effective", "/api/status", "/metrics"] {
+        assert!(!product.admin(path).text().contains("the-secret-key"), "{path}");
+    }
+    assert!(!product.stderr().contains("the-secret-key") && !product.stdout().contains("the-secret-key"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 40] = [
+const NAMES: [&str; 41] = [
     "forward_auth",
     "ext_authz",
     "set_request_header",
@@ -41,6 +41,7 @@ const NAMES: [&str; 40] = [
     "client_certificate",
     "signed_url",
     "csrf",
+    "aws_signature",
     "rate_limit",
     "rate_limit_service",
     "concurrency_limit",

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use self::question::Question;
 use self::verdict::{Allowed, Verdict};
 use super::field_changes::LeftChanges;
-use super::fields::changeable_name;
+use super::fields::complete_names;
 use super::forward_auth;
 use super::grpc_call::GrpcMethod;
 use super::guarded::Guarded;
@@ -115,12 +115,15 @@ impl Settings for ExtAuthz {
                 Template::compile(&value, Stage::Request).map_err(|issue| issue.below(&name).below("extensions"))?;
             Ok((name, value))
         });
-        let trusted_headers = names("trusted_headers", &self.trusted_headers)?;
+        let trusted_headers = complete_names("trusted_headers", &self.trusted_headers)?;
         let note = compiling.note();
         let step = ExtAuthzStep {
             method: GrpcMethod::compile(CHECK, &self.cluster, self.host, timeout, compiling)?,
             question: Question {
-                request_headers: self.request_headers.map(|list| names("request_headers", &list)).transpose()?,
+                request_headers: self
+                    .request_headers
+                    .map(|list| complete_names("request_headers", &list))
+                    .transpose()?,
                 extensions: extensions.collect::<Result<_, Issue>>()?,
                 is_body_raw: self.body_as_bytes,
             },
@@ -138,17 +141,6 @@ impl Settings for ExtAuthz {
             ..Steps::of_request(step)
         })
     }
-}
-
-fn names(key: &str, list: &[String]) -> Result<Vec<FieldName>, Issue> {
-    let one = |(place, name): (usize, &String)| {
-        let path = format!("{key}/{place}");
-        if list[..place].iter().any(|earlier| earlier.eq_ignore_ascii_case(name)) {
-            return Err(Issue::at(path, format!("`{name}` is listed twice")).suggest("leave one of them out"));
-        }
-        changeable_name(name, Stage::Request).map_err(|issue| issue.below(&path))
-    };
-    list.iter().enumerate().map(one).collect()
 }
 
 struct ExtAuthzStep {

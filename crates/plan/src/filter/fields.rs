@@ -15,6 +15,25 @@ use super::variables::Stage;
 use super::{Compiling, Flow, RequestStep, ResponseStep, ResponseView, Steps, Turn};
 use crate::expression::{Scope, Value, ValueText};
 
+/// Returns the names of a list of request fields under this key.
+///
+/// # Errors
+/// One is a pattern, is listed twice, or is of a field that filters may not change.
+pub(super) fn complete_names(key: &str, list: &[String]) -> Result<Vec<FieldName>, Issue> {
+    let one = |(place, name): (usize, &String)| {
+        let path = format!("{key}/{place}");
+        if name.contains('*') {
+            let issue = Issue::at(path, format!("`{name}` is a pattern, and `{key}` takes complete names"));
+            return Err(issue.suggest("list each field"));
+        }
+        if list[..place].iter().any(|earlier| earlier.eq_ignore_ascii_case(name)) {
+            return Err(Issue::at(path, format!("`{name}` is listed twice")).suggest("leave one of them out"));
+        }
+        changeable_name(name, Stage::Request).map_err(|issue| issue.below(&path))
+    };
+    list.iter().enumerate().map(one).collect()
+}
+
 /// What happens to fields of the same name that are there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {

@@ -9,10 +9,9 @@ use model::{FieldName, Fields, Issue, Known, LocalResponse, RequestHead, Scheme,
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::fields::changeable_name;
+use super::fields::complete_names;
 use super::guarded::Guarded;
 use super::settings::{DurationText, Settings, SizeText};
-use super::variables::Stage;
 use super::{
     Call, CalledCluster, Compiling, EventCounter, FilterEntry, Flow, Found, Need, Reply, RequestStep, Steps, Turn,
 };
@@ -112,14 +111,14 @@ impl Settings for ForwardAuth {
             None => None,
             Some(SizeText(size)) => Some(body_max(size)?),
         };
-        let response_headers = names("response_headers", &self.response_headers)?;
+        let response_headers = complete_names("response_headers", &self.response_headers)?;
         Ok(Steps {
             guarded: response_headers.iter().cloned().map(Guarded::Name).collect(),
             ..Steps::of_request(ForwardAuthStep {
                 cluster: compiling.cluster(&self.cluster, "cluster"),
                 path: self.path,
                 host: self.host,
-                request_headers: self.request_headers.map(|list| names("request_headers", &list)).transpose()?,
+                request_headers: self.request_headers.map(|list| request_names(&list)).transpose()?,
                 response_headers,
                 body_max,
                 timeout: self.timeout.0,
@@ -140,26 +139,12 @@ pub(super) fn body_max(size: u64) -> Result<u32, Issue> {
     })
 }
 
-fn names(key: &str, list: &[String]) -> Result<Vec<FieldName>, Issue> {
-    let one = |(place, name): (usize, &String)| {
-        let path = format!("{key}/{place}");
-        if name.contains('*') {
-            let issue = Issue::at(path, format!("`{name}` is a pattern, and `{key}` takes complete names"));
-            return Err(issue.suggest("list each field"));
-        }
-        if list[..place].iter().any(|earlier| earlier.eq_ignore_ascii_case(name)) {
-            return Err(Issue::at(path, format!("`{name}` is listed twice")).suggest("leave one of them out"));
-        }
-        let field = FieldName::new(name).map_err(|message| Issue::at(&path, message))?;
-        match (key, field.known()) {
-            ("request_headers", Known::Host) => {
-                let issue = Issue::at(path, "calls have their own `host`");
-                Err(issue.suggest("the client's is in `x-forwarded-host`; `host` sets that of the calls"))
-            }
-            _ => changeable_name(name, Stage::Request).map_err(|issue| issue.below(&path)),
-        }
-    };
-    list.iter().enumerate().map(one).collect()
+fn request_names(list: &[String]) -> Result<Vec<FieldName>, Issue> {
+    if let Some(place) = list.iter().position(|name| name.eq_ignore_ascii_case("host")) {
+        let issue = Issue::at(format!("request_headers/{place}"), "calls have their own `host`");
+        return Err(issue.suggest("the client's is in `x-forwarded-host`; `host` sets that of the calls"));
+    }
+    complete_names("request_headers", list)
 }
 
 struct ForwardAuthStep {

@@ -15,6 +15,7 @@ use super::form_call::{FormEndpoint, basic, only_line};
 use super::guarded::Guarded;
 use super::passing::{Passing, Verdict};
 use super::settings::{DurationText, FileText, Ordered, Settings};
+use super::single_flight::Flights;
 use super::token_cache::{Cache, digest_of};
 use super::{Compiling, EventCounter, FilterEntry, Flow, Found, Reply, RequestStep, Steps, Turn};
 use crate::jose::{Claims, TOKEN_BYTES_MAX};
@@ -38,7 +39,8 @@ token to `cluster` as `POST path`, with the name and the secret of `credentials_
 
 An active token is cached by its SHA-256 digest for `cache_time` at most, and not beyond its `exp`, with a leeway of 60 seconds for clocks that
 differ: so long a revoked token may still pass. Whether a token is valid in time is for the server to say: `exp`, `nbf` and `iat` of an active
-token refuse nothing. Other answers are not cached. The cluster is like any other: it has its own balancing, health checks, retries, limits and TLS.
+token refuse nothing. Other answers are not cached. While the server is asked about a
+token, other requests with it wait for the answer. The cluster is like any other: it has its own balancing, health checks, retries, limits and TLS.
 
 `from`, `claims`, `claim_headers`, `user_claim`, `allow_missing` and `pass_on` are those of `jwt`, with members of the answer as claims.
 `equipoise_filter_events_total` counts `asked` tokens, `refused` requests (400, 401), `forbidden` ones (403), and those for which the server was
@@ -118,6 +120,8 @@ impl Settings for Introspection {
             passing,
             places: Places::compile(&self.from, "authorization")?,
             cache: Cache::default(),
+            flights: compiling.kept("flights", Flights::default),
+            waited: compiling.note(),
             allows_missing: self.allow_missing,
             passes_on: self.pass_on,
             asked: compiling.counter("asked"),
@@ -144,6 +148,10 @@ struct IntrospectionStep {
     passing: Passing,
     places: Places,
     cache: Cache<Verdict>,
+    /// Calls in progress, by the digest of their token.
+    flights: Arc<Flights>,
+    /// The note that counts the waits for the call of another exchange.
+    waited: usize,
     allows_missing: bool,
     passes_on: bool,
     asked: EventCounter,
@@ -209,9 +217,15 @@ impl RequestStep for IntrospectionStep {
         if turn.scratch.is_empty() {
             return self.refuse(Lack::BadToken("the token is empty"), turn);
         }
-        match self.cache.get(&digest_of(turn.scratch), 0, turn.unix_seconds()) {
+        let digest = digest_of(turn.scratch);
+        match self.cache.get(&digest, 0, turn.unix_seconds()) {
             Some(verdict) => self.pass((&verdict, place), head, turn),
             None => {
+                // Without a cache there is nothing to wait for.
+                let is_shared = self.cache_seconds > 0;
+                if is_shared && let Some(wait) = self.flights.wait(&digest, self.waited, turn) {
+                    return wait;
+                }
                 turn.count(&self.asked);
                 let pairs = [("token", &turn.scratch[..]), ("token_type_hint", b"access_token")];
                 Flow::Need(self.call.post(&pairs))
@@ -220,14 +234,19 @@ impl RequestStep for IntrospectionStep {
     }
 
     fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
-        let Found::Call(Ok(reply)) = found else {
-            return self.refuse(Lack::Unavailable("the authorization server is not available"), turn);
-        };
+        if let Found::Now = found {
+            return self.apply(head, turn);
+        }
         // The head is as it was when the call began.
         let Carried::One(place) = self.places.read(head, turn.scratch, TOKEN_BYTES_MAX) else {
             return self.refuse(Lack::BadRequest, turn);
         };
-        match self.judge(&reply, turn.scratch, turn.unix_seconds()) {
+        let judged = match found {
+            Found::Call(Ok(reply)) => self.judge(&reply, turn.scratch, turn.unix_seconds()),
+            _ => Err(Lack::Unavailable("the authorization server is not available")),
+        };
+        self.flights.end(&digest_of(turn.scratch));
+        match judged {
             Ok(verdict) => self.pass((&verdict, place), head, turn),
             Err(lack) => self.refuse(lack, turn),
         }

@@ -20,6 +20,7 @@ mod add_request_header;
 mod add_response_header;
 mod address_list;
 mod api_key;
+mod aws_signature;
 mod bandwidth_limit;
 mod basic_auth;
 pub mod body;
@@ -82,6 +83,7 @@ pub mod settings;
 mod share;
 mod shared_limit;
 mod signed_url;
+mod single_flight;
 pub(crate) mod tables;
 pub mod template;
 mod timings;
@@ -148,6 +150,7 @@ pub const FILTERS: &[FilterEntry] = &[
     csrf::ENTRY,
     forward_auth::ENTRY,
     ext_authz::ENTRY,
+    aws_signature::ENTRY,
     rate_limit::ENTRY,
     rate_limit_service::ENTRY,
     concurrency_limit::ENTRY,

@@ -56,6 +56,7 @@ the provider refuses, the user logs in again; while it is not available, the ses
 A copied cookie stays usable until the session ends: no instance keeps a list of sessions. Over TLS, names of cookies begin with `__Host-`.
 
 `session.keys_file` has one secret of at least 32 bytes on each line: the first seals, and all open. To rotate, put a new one on top.
+Instead of files, `client.secret` and `session.keys` take secrets from the environment: `session: { keys: "${SESSION_KEYS}" }`.
 
 `claims`, `claim_headers` and `user_claim` are those of `jwt`. `equipoise_filter_events_total` counts `redirected`, `logged_in`, `refreshed`, `logged_out`, `refused`,
 `forbidden` and `unavailable`, and `keys_fetched` and `keys_failed`.
@@ -123,8 +124,11 @@ struct Oidc {
 struct Client {
     /// The identifier of the client.
     id: String,
-    /// A file with its secret; without one the client is public.
+    /// A file with its secret; without any secret the client is public.
     secret_file: Option<FileText>,
+    /// Its secret itself, such as `${OIDC_SECRET}`.
+    #[schemars(extend("writeOnly" = true))]
+    secret: Option<String>,
     /// How the secret is sent: as HTTP Basic authentication (`basic`, by default), or in the form (`post`).
     #[serde(default)]
     authentication: Authentication,
@@ -159,7 +163,10 @@ struct Endpoints {
 #[serde(deny_unknown_fields)]
 struct SessionSettings {
     /// A file with secrets of at least 32 bytes, one on each line: the first seals, and all open.
-    keys_file: FileText,
+    keys_file: Option<FileText>,
+    /// Such secrets themselves, one on each line, such as `${SESSION_KEYS}`.
+    #[schemars(extend("writeOnly" = true))]
+    keys: Option<String>,
     /// The name of the cookie; `equipoise_session` by default. Over TLS it begins with `__Host-`.
     #[serde(default = "cookie_name")]
     cookie: String,

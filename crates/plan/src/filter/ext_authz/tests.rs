@@ -274,6 +274,23 @@ fn an_answer_that_cannot_be_carried_out_is_a_failure() {
 }
 
 #[test]
+fn a_denial_stays_one_however_malformed_the_rest_of_the_answer_is() {
+    let settings = json!({ "cluster": "auth", "on_failure": "allow" });
+    for body in [
+        // A name that is not UTF-8, a field that is cut, a status that is none, and an answer that breaks off.
+        denying(|denied| denied.message(2, |option| option.message(1, |header| header.bytes(1, b"\xff")))),
+        denying(|denied| denied.bytes(2, b"\x0a\xff")),
+        denying(|denied| denied.bytes(1, b"\xff")),
+        [denying(|_| {}), b"\x12\xff".to_vec()].concat(),
+    ] {
+        let Flow::Respond(local) = judged(&settings, &mut request("GET", "/", &[]), body).0 else {
+            panic!("it passes")
+        };
+        assert_eq!(local.status, 403);
+    }
+}
+
+#[test]
 fn bad_settings_are_issues_with_their_place() {
     for (more, expected) in [
         (json!({ "failure_status": 200 }), "failure_status: 200 is not an error (use 400 to 599)"),
@@ -288,6 +305,10 @@ fn bad_settings_are_issues_with_their_place() {
         ),
         (json!({ "body_as_bytes": true }), "body_as_bytes: no body is sent (add `body_max`, or leave it out)"),
         (json!({ "trusted_headers": ["a", "A"] }), "trusted_headers/1: `A` is listed twice (leave one of them out)"),
+        (
+            json!({ "request_headers": ["x-*"] }),
+            "request_headers/0: `x-*` is a pattern, and `request_headers` takes complete names (list each field)",
+        ),
         (json!({ "extensions": { "a": "{nothing}" } }), "extensions/a: there is no variable `{nothing}`"),
     ] {
         let mut settings = json!({ "cluster": "auth" });

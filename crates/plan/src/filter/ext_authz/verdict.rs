@@ -42,18 +42,21 @@ impl Verdict {
     pub(in crate::filter) fn read(message: &[u8]) -> Result<Self, BadAnswer> {
         let (mut status, mut denied, mut allowed) = (0, None, None);
         for field in Reader::new(message) {
-            match field? {
-                (1, Value::Bytes(bytes)) => status = number_of(bytes)?,
+            match field {
+                Ok((1, Value::Bytes(bytes))) => status = number_of(bytes)?,
                 // They are one choice: the last counts.
-                (2, Value::Bytes(bytes)) => (denied, allowed) = (Some(bytes), None),
-                (3, Value::Bytes(bytes)) => (denied, allowed) = (None, Some(bytes)),
-                _ => {}
+                Ok((2, Value::Bytes(bytes))) => (denied, allowed) = (Some(bytes), None),
+                Ok((3, Value::Bytes(bytes))) => (denied, allowed) = (None, Some(bytes)),
+                Ok(_) => {}
+                // A denial is no failure, which may let the request pass, because the rest of it cannot be read.
+                Err(_) if status != 0 => break,
+                Err(malformed) => return Err(malformed.into()),
             }
         }
         match status {
             0 if denied.is_some() => Err(BadAnswer),
             0 => Ok(Self::Allowed(Box::new(Allowed::read(allowed.unwrap_or_default())?))),
-            _ => Ok(Self::Denied(Box::new(response(denied.unwrap_or_default())?))),
+            _ => Ok(Self::Denied(Box::new(response(denied.unwrap_or_default())))),
         }
     }
 }
@@ -69,15 +72,17 @@ fn number_of(message: &[u8]) -> Result<u64, BadAnswer> {
     Ok(number)
 }
 
-/// Reads a `DeniedHttpResponse`. Fields that a response cannot have are left out: the request is denied all the same.
-fn response(message: &[u8]) -> Result<LocalResponse, BadAnswer> {
+/// Reads a `DeniedHttpResponse`. What a response cannot have, or cannot be read, is left out: the request is denied all the same.
+fn response(message: &[u8]) -> LocalResponse {
     let (mut status, mut body) = (0, &[][..]);
     let mut fields: Vec<(String, String)> = Vec::new();
     for field in Reader::new(message) {
-        match field? {
-            (1, Value::Bytes(bytes)) => status = number_of(bytes)?,
-            (2, Value::Bytes(bytes)) if fields.len() < LIST_MAX => fields.extend(response_field(bytes)?),
-            (3, Value::Bytes(bytes)) => body = bytes,
+        match field {
+            Ok((1, Value::Bytes(bytes))) => status = number_of(bytes).unwrap_or_default(),
+            Ok((2, Value::Bytes(bytes))) if fields.len() < LIST_MAX => {
+                fields.extend(response_field(bytes).unwrap_or_default());
+            }
+            Ok((3, Value::Bytes(bytes))) => body = bytes,
             _ => {}
         }
     }
@@ -85,7 +90,7 @@ fn response(message: &[u8]) -> Result<LocalResponse, BadAnswer> {
         fields.push(("content-type".to_owned(), "text/plain; charset=utf-8".to_owned()));
     }
     let status = u16::try_from(status).ok().filter(|status| (200..600).contains(status)).unwrap_or(403);
-    Ok(LocalResponse { status, fields, body: body.to_vec() })
+    LocalResponse { status, fields, body: body.to_vec() }
 }
 
 fn response_field(option: &[u8]) -> Result<Option<(String, String)>, BadAnswer> {

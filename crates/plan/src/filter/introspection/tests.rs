@@ -85,6 +85,53 @@ fn an_active_token_passes_and_is_asked_about_once() {
 }
 
 #[test]
+fn requests_with_one_token_wait_for_the_call_of_the_first() {
+    let chain = with(json!({}));
+    let world = World::new();
+    let facts = world.facts();
+    let (mut first, mut second) = (Beside::new(), Beside::new());
+    let (mut head, mut other) = (bearing("t"), bearing("t"));
+    let asks = |flow: &Flow| matches!(flow, Flow::Need(Need::Call(_)));
+    assert!(asks(&chain.on_request(&mut head, &mut first.turn(&facts))));
+    let flow = chain.on_request(&mut other, &mut second.turn(&facts));
+    assert_eq!(flow, Flow::Need(Need::Until(second.now + Duration::from_millis(10))));
+    assert!(asks(&chain.on_request(&mut bearing("u"), &mut Beside::new().turn(&facts))), "another token");
+    let flow = chain.resume(&mut 0, Found::Call(active(json!({}))), &mut head, &mut first.turn(&facts));
+    assert_eq!(flow, Flow::Continue);
+    let flow = chain.resume(&mut 0, Found::Now, &mut other, &mut second.turn(&facts));
+    assert_eq!((flow, listed(&other.fields).contains("ann")), (Flow::Continue, true), "the answer of the first");
+}
+
+#[test]
+fn a_call_that_fails_or_whose_client_is_gone_holds_nobody_up() {
+    let chain = with(json!({}));
+    let world = World::new();
+    let facts = world.facts();
+    let asks = |flow: &Flow| matches!(flow, Flow::Need(Need::Call(_)));
+    let mut gone = Beside::new();
+    assert!(asks(&chain.on_request(&mut bearing("t"), &mut gone.turn(&facts))));
+    let mut patient = Beside::new();
+    let mut head = bearing("t");
+    let mut flow = chain.on_request(&mut head, &mut patient.turn(&facts));
+    for _ in 0..6 {
+        assert!(matches!(flow, Flow::Need(Need::Until(_))), "{flow:?}");
+        flow = chain.resume(&mut 0, Found::Now, &mut head, &mut patient.turn(&facts));
+    }
+    assert!(asks(&flow), "it has waited long enough");
+    gone.notes.clear();
+    let (mut failing, mut head) = (Beside::new(), bearing("t"));
+    assert!(asks(&chain.on_request(&mut head, &mut failing.turn(&facts))));
+    let failed = Err(Fault::BadResponseBody);
+    let flow = chain.resume(&mut 0, Found::Call(failed), &mut head, &mut failing.turn(&facts));
+    assert_eq!(status(&flow), 503);
+    assert!(asks(&chain.on_request(&mut bearing("t"), &mut Beside::new().turn(&facts))));
+    let uncached = with(json!({ "cache_time": "1ms" }));
+    let (mut one, mut two) = (Beside::new(), Beside::new());
+    assert!(asks(&uncached.on_request(&mut bearing("t"), &mut one.turn(&facts))));
+    assert!(asks(&uncached.on_request(&mut bearing("t"), &mut two.turn(&facts))), "without a cache");
+}
+
+#[test]
 fn a_revoked_token_passes_no_longer_than_the_cache_time() {
     let chain = with(json!({ "cache_time": "10s" }));
     let long = || active(json!({ "exp": NOW + 10_000 }));

@@ -146,12 +146,23 @@ fn credentials(client: &Client) -> Result<Credentials, Issue> {
         return Err(Issue::at("client/id", "it is not the identifier of a client"));
     }
     let id = ("client_id", client.id.clone());
-    let Some(file) = &client.secret_file else { return Ok((None, vec![id])) };
-    let secret = only_line(file).map_err(|why| Issue::at("client/secret_file", why))?;
+    let secret = match (&client.secret_file, &client.secret) {
+        (None, None) => return Ok((None, vec![id])),
+        (Some(file), None) => only_line(file).map_err(|why| Issue::at("client/secret_file", why))?,
+        (None, Some(secret)) => secret.trim(),
+        (Some(_), Some(_)) => return Err(twice("client/secret", "secret_file")),
+    };
+    if secret.is_empty() || secret.contains(char::is_control) {
+        return Err(Issue::at("client/secret", "it is not one line of text"));
+    }
     Ok(match client.authentication {
         Authentication::Basic => (Some(basic(&client.id, secret)), Vec::new()),
         Authentication::Post => (None, vec![id, ("client_secret", secret.to_owned())]),
     })
+}
+
+fn twice(path: &str, other: &str) -> Issue {
+    Issue::at(path, format!("there is already a `{other}`")).suggest("leave one of them out")
 }
 
 fn scopes(written: Option<Vec<String>>) -> Result<String, Issue> {
@@ -207,7 +218,17 @@ impl SessionSettings {
             let issue = Issue::at("session/cookie", format!("`{}` is not the name of a cookie", self.cookie));
             return Err(issue.suggest("write one without a prefix, such as `shop_session`"));
         }
-        let sealer = Sealer::read(&self.keys_file).map_err(|why| Issue::at("session/keys_file", why))?;
+        let sealer = match (&self.keys_file, &self.keys) {
+            (Some(file), None) => {
+                Sealer::read(&file.name, &file.text).map_err(|why| Issue::at("session/keys_file", why))?
+            }
+            (None, Some(text)) => Sealer::read("keys", text).map_err(|why| Issue::at("session/keys", why))?,
+            (Some(_), Some(_)) => return Err(twice("session/keys", "keys_file")),
+            (None, None) => {
+                let issue = Issue::at("session", "there are no keys to seal cookies with");
+                return Err(issue.suggest("add `keys_file`, or `keys: \"${SESSION_KEYS}\"`"));
+            }
+        };
         // A draw must not come twice, so its count stays from plan to plan.
         let drawn = compiling.kept("drawn", Default::default);
         let lifetimes = Lifetimes { idle: self.idle_timeout.0.as_secs(), absolute: self.lifetime.0.as_secs() };

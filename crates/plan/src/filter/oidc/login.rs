@@ -1,8 +1,9 @@
 //! The way to the provider and back.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use model::{Fault, LocalResponse, Method, RequestHead};
+use model::{Fault, FieldName, LocalResponse, Method, RequestHead};
 
 use super::OidcStep;
 use super::session::{LOGIN_SECONDS, Login};
@@ -19,6 +20,9 @@ const TARGET_BYTES_MAX: usize = 2_048;
 const WAIT: Duration = Duration::from_millis(100);
 /// Waits for keys of one request: 1.5 s together.
 const WAITS_MAX: u64 = 4;
+
+static FETCH_SITE: LazyLock<FieldName> =
+    LazyLock::new(|| FieldName::new("sec-fetch-site").unwrap_or_else(|_| unreachable!("a constant token")));
 
 const UNAVAILABLE: &str = "the login provider is not available";
 
@@ -123,7 +127,14 @@ impl OidcStep {
 
     /// Ends the session, here and at the provider.
     pub(super) fn log_out(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Flow {
+        if head.fields.get(&FETCH_SITE) == Some(b"cross-site") {
+            // Another site must not log users out by a link that they follow, or a form that it submits.
+            return self.refuse(403, "log out from a page of this site", turn);
+        }
         let session = self.cookies.session(&head.fields, &self.passing, turn);
+        if let Some(opened) = session.as_ref().filter(|_| !turn.is_rehearsal) {
+            self.refreshes.log_out(&opened.session, turn.now);
+        }
         let id_token = session.as_ref().map(|opened| opened.session.id_token.as_str()).filter(|_| !turn.is_rehearsal);
         let back_to = match self.paths.after_logout.as_deref() {
             Some(path) if path.starts_with('/') => self.own_url(head, path, turn),

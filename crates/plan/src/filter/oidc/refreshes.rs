@@ -23,7 +23,7 @@ pub(super) enum Refresh {
     Running,
     /// It has led to this session.
     Done(Arc<Opened>),
-    /// The provider has refused it: the session has ended.
+    /// The provider has refused it, or the user has logged out: the session has ended.
     Refused,
     /// The provider was not available a moment ago.
     Failed,
@@ -56,13 +56,34 @@ impl Refreshes {
         None
     }
 
-    /// Ends a refresh with what is known of it from now on.
-    pub(super) fn end(&self, session: &Session, now: Instant, outcome: Refresh) {
+    /// Ends a refresh with what is known of it from now on. Returns `false` if the user has logged out meanwhile.
+    pub(super) fn end(&self, session: &Session, now: Instant, outcome: Refresh) -> bool {
         let lasts = if matches!(outcome, Refresh::Failed) { PAUSE } else { REMEMBERED };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = known.get_mut(&key(session)) {
-            *entry = (now + lasts, outcome);
+        match known.get_mut(&key(session)) {
+            Some((until, Refresh::Refused)) if now < *until => return false,
+            Some(entry) => *entry = (now + lasts, outcome),
+            None => {}
         }
+        true
+    }
+
+    /// Ends a session at its logout, so that no request that comes with its cookies in the next minute brings it back.
+    pub(super) fn log_out(&self, session: &Session, now: Instant) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = key(session);
+        if known.len() >= SESSIONS_MAX {
+            known.retain(|_, (until, _)| now < *until);
+        }
+        if known.len() < SESSIONS_MAX || known.contains_key(&key) {
+            known.insert(key, (now + REMEMBERED, Refresh::Refused));
+        }
+    }
+
+    /// Returns whether the session has ended a moment ago.
+    pub(super) fn is_refused(&self, session: &Session, now: Instant) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(known.get(&key(session)), Some((until, Refresh::Refused)) if now < *until)
     }
 }
 

@@ -12,7 +12,6 @@ use aws_lc_rs::hmac;
 use model::base64::{decode_url, encode_url};
 
 use crate::filter::Turn;
-use crate::filter::settings::FileText;
 
 const SECRET_BYTES_MIN: usize = 32;
 /// Secrets of one file: the first seals, and all of them open.
@@ -28,20 +27,19 @@ pub(super) struct Sealer {
 }
 
 impl Sealer {
-    /// Reads the secrets of a file, one on each line.
+    /// Reads the secrets of a text, one on each line. `name` says where it is from.
     ///
     /// # Errors
     /// There is none, one is too short, or there are too many. No message contains a secret.
-    pub(super) fn read(file: &FileText) -> Result<Self, String> {
-        let lines = file.text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    pub(super) fn read(name: &str, text: &str) -> Result<Self, String> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let secrets: Vec<&str> = lines.collect();
         if secrets.is_empty() || secrets.len() > SECRETS_MAX {
-            return Err(format!("`{}` contains {} secrets instead of 1 to {SECRETS_MAX}", file.name, secrets.len()));
+            return Err(format!("`{name}` contains {} secrets instead of 1 to {SECRETS_MAX}", secrets.len()));
         }
         if secrets.iter().any(|secret| secret.len() < SECRET_BYTES_MIN) {
             return Err(format!(
-                "`{}`: a secret has at least {SECRET_BYTES_MIN} bytes; create one with `openssl rand -hex 32`",
-                file.name
+                "`{name}`: a secret has at least {SECRET_BYTES_MIN} bytes; create one with `openssl rand -hex 32`"
             ));
         }
         let derive = |secret: &str, label: &str| {
@@ -124,7 +122,7 @@ mod tests {
     use super::*;
 
     fn sealer(secrets: &[&str]) -> Sealer {
-        Sealer::read(&FileText { name: "s".into(), text: secrets.join("\n") }).unwrap()
+        Sealer::read("s", &secrets.join("\n")).unwrap()
     }
 
     const ONE: &str = "0123456789abcdef0123456789abcdef";
@@ -172,7 +170,7 @@ mod tests {
     #[test]
     fn short_secrets_are_refused_without_being_shown() {
         for text in ["", "# none", "short secret", &format!("{ONE}\n").repeat(5)] {
-            let told = Sealer::read(&FileText { name: "s".into(), text: text.into() }).err().unwrap();
+            let told = Sealer::read("s", text).err().unwrap();
             assert!(!told.contains("short secret"), "{told}");
         }
     }

@@ -10,6 +10,7 @@ use super::session::{Opened, Session};
 use super::tokens::{NoTokens, Tokens};
 use super::{OidcStep, WithoutSession};
 use crate::filter::{Flow, Found, Reply, RequestStep, ResponseStep, ResponseView, Turn};
+use crate::jose::Refusal;
 
 /// Names of fields.
 pub(super) struct Names {
@@ -82,7 +83,9 @@ impl OidcStep {
             Ok(new) => {
                 turn.count(&self.counters.refreshed);
                 let new = Arc::new(new);
-                self.refreshes.end(before, turn.now, Refresh::Done(Arc::clone(&new)));
+                if !self.refreshes.end(before, turn.now, Refresh::Done(Arc::clone(&new))) {
+                    return self.without_session(head, turn);
+                }
                 self.pass_with_cookies(&new, head, turn)
             }
             Err(NoTokens::Refused) => {
@@ -96,19 +99,20 @@ impl OidcStep {
         }
     }
 
-    fn renewed(&self, tokens: Tokens, before: &Session, turn: &Turn<'_>) -> Result<Opened, NoTokens> {
+    fn renewed(&self, mut tokens: Tokens, before: &Session, turn: &Turn<'_>) -> Result<Opened, NoTokens> {
         let now = turn.unix_seconds();
         let known = crate::jose::Claims::of_verified(&before.id_token).ok_or(NoTokens::Refused)?;
-        let claims = match &tokens.id_token {
+        let claims = match tokens.id_token.as_ref().map(|token| self.verify(token, None, now)) {
             None => known,
-            Some(token) => {
-                let claims = self.verify(token, None, now).map_err(|_| NoTokens::Refused)?;
-                // OpenID Connect Core section 12.2.
-                if claims.get("sub") != known.get("sub") {
-                    return Err(NoTokens::Refused);
-                }
-                claims
+            // OpenID Connect Core section 12.2.
+            Some(Ok(claims)) if claims.get("sub") == known.get("sub") => claims,
+            Some(Err(Refusal::UnknownKey)) => {
+                // The provider has changed its keys. A refresh need not give an ID token: the one before stays until the next.
+                self.provider.keys.is_awaited();
+                tokens.id_token = None;
+                known
             }
+            Some(_) => return Err(NoTokens::Refused),
         };
         let session = self.session_of(tokens, Some(before), &before.key, now).ok_or(NoTokens::Refused)?;
         Ok(Opened { session, verdict: self.passing.judge(claims) })
@@ -126,7 +130,8 @@ impl OidcStep {
     fn pass(&self, opened: &Opened, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         let now = turn.unix_seconds();
         let idle = now.saturating_sub(opened.session.used);
-        if idle > self.cookies.lifetimes.idle / 8 && !turn.is_rehearsal {
+        let is_due = idle > self.cookies.lifetimes.idle / 8 && !turn.is_rehearsal;
+        if is_due && !self.refreshes.is_refused(&opened.session, turn.now) {
             let session = Session { used: now, ..opened.session.clone() };
             self.leave_cookies(&session, turn);
         }

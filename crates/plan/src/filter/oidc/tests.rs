@@ -438,6 +438,62 @@ fn the_logout_ends_the_session_here_and_at_the_provider() {
 }
 
 #[test]
+fn another_site_cannot_log_a_user_out() {
+    let site = site();
+    let cookies = site.logged_in();
+    for (from, status) in [("cross-site", 403), ("same-site", 302), ("same-origin", 302), ("none", 302)] {
+        let fields = [("host", "shop.example"), ("cookie", &*cookies), ("sec-fetch-site", from)];
+        let answer = answer(site.ask(&mut request("GET", "/oauth2/logout", &fields)).0);
+        assert_eq!((answer.status, fields_are_set(&answer)), (status, status == 302), "{from}");
+    }
+}
+
+fn fields_are_set(answer: &LocalResponse) -> bool {
+    !fields(answer, "set-cookie").is_empty()
+}
+
+#[test]
+fn a_session_that_was_logged_out_is_not_brought_back_by_requests_that_were_under_way() {
+    let mut site = site();
+    let cookies = site.logged_in();
+    let log_out = |site: &Site| {
+        let fields = [("host", "shop.example"), ("cookie", &*cookies)];
+        assert_eq!(answer(site.ask(&mut request("GET", "/oauth2/logout", &fields)).0).status, 302);
+    };
+    site.now = NOW + 560;
+    let mut refreshing = site.with(&cookies, &[]);
+    assert!(matches!(site.ask(&mut refreshing).0, Flow::Need(Need::Call(_))));
+    log_out(&site);
+    let (flow, beside) = site.resume(&mut refreshing, reply(200, &site.tokens("", json!({}))));
+    assert_eq!((answer(flow).status, beside.notes.cookies.len()), (401, 0), "a refresh");
+    assert_eq!(answer(site.ask(&mut site.with(&cookies, &[])).0).status, 401, "one that begins later");
+    site = site_with(json!({}));
+    let cookies = site.logged_in();
+    let fields = [("host", "shop.example"), ("cookie", &*cookies)];
+    site.now = NOW + 500;
+    assert_eq!(site.ask(&mut site.with(&cookies, &[])).1.notes.cookies.len(), 1, "a session in use goes on");
+    assert_eq!(answer(site.ask(&mut request("GET", "/oauth2/logout", &fields)).0).status, 302);
+    assert_eq!(site.ask(&mut site.with(&cookies, &[])).1.notes.cookies.len(), 0, "one that was logged out does not");
+}
+
+#[test]
+fn a_refresh_with_a_key_that_is_not_known_yet_keeps_what_is_known_of_the_user() {
+    for (signer, status) in [(Signer::es256("new"), 200), (Signer::es256("k"), 401)] {
+        let mut site = site();
+        let cookies = site.logged_in();
+        site.now = NOW + 560;
+        let mut head = site.with(&cookies, &[]);
+        assert!(matches!(site.ask(&mut head).0, Flow::Need(Need::Call(_))));
+        let tokens =
+            Site { signer, chain: chain(json!([])), now: site.now }.tokens("", json!({ "email": "eve@a.example" }));
+        match site.resume(&mut head, reply(200, &tokens)).0 {
+            Flow::Continue => assert_eq!((status, listed(&head.fields).contains("eve@")), (200, false)),
+            flow => assert_eq!(answer(flow).status, status),
+        }
+    }
+}
+
+#[test]
 fn secrets_can_be_rotated_without_a_new_login() {
     let mut site = site();
     let cookies = site.logged_in();
@@ -445,6 +501,20 @@ fn secrets_can_be_rotated_without_a_new_login() {
     all["session"]["keys_file"]["text"] = json!(format!("another secret of thirty-two bytes\n{KEYS}\n"));
     site.chain = chain(json!([{ "oidc": all }]));
     assert_eq!(site.ask(&mut site.with(&cookies, &[])).0, Flow::Continue);
+}
+
+#[test]
+fn secrets_in_the_configuration_are_those_in_files() {
+    let mut site = site();
+    let cookies = site.logged_in();
+    let mut all = settings(&site.signer);
+    all["session"] = json!({ "keys": format!("{KEYS}\n"), "idle_timeout": "30m" });
+    all["client"] = json!({ "id": "shop", "secret": SECRET });
+    site.chain = chain(json!([{ "oidc": all }]));
+    assert_eq!(site.ask(&mut site.with(&cookies, &[])).0, Flow::Continue);
+    site.now = NOW + 560;
+    let Flow::Need(Need::Call(call)) = site.ask(&mut site.with(&cookies, &[])).0 else { panic!("no refresh") };
+    assert!(listed(&call.head.fields).contains("authorization: Basic "), "{:?}", call.head);
 }
 
 #[test]
@@ -466,6 +536,12 @@ fn settings_that_cannot_work_are_issues_without_secrets() {
         ("issuer", json!("https://a/?x"), "issuer"),
         ("client", json!({ "id": "" }), "client/id"),
         ("client", json!({ "id": "a", "secret_file": { "name": "s", "text": "se\ncret" } }), "client/secret_file"),
+        ("client", json!({ "id": "a", "secret": "se\ncret" }), "client/secret"),
+        ("client", json!({ "id": "a", "secret": " " }), "client/secret"),
+        ("client", json!({ "id": "a", "secret": "a", "secret_file": { "name": "s", "text": "b" } }), "client/secret"),
+        ("session", json!({}), "session: there are no keys"),
+        ("session", json!({ "keys": "short secret" }), "session/keys"),
+        ("session", json!({ "keys": KEYS, "keys_file": { "name": "k", "text": KEYS } }), "session/keys"),
         ("session", json!({ "keys_file": { "name": "k", "text": "short secret" } }), "session/keys_file"),
         ("session", json!({ "keys_file": { "name": "k", "text": KEYS }, "cookie": "a b" }), "session/cookie"),
         ("session", json!({ "keys_file": { "name": "k", "text": KEYS }, "lifetime": "1ms" }), "session"),

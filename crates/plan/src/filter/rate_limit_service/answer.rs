@@ -48,9 +48,16 @@ impl Answer {
     /// Reads an answer.
     ///
     /// # Errors
-    /// It is malformed, or has fields that a request or a response cannot have.
+    /// It lets the request pass, and is malformed, or has fields that a request or a response cannot have.
     pub(in crate::filter) fn read(message: &[u8]) -> Result<Self, BadAnswer> {
         let mut all = Self::default();
+        let filled = all.fill(message);
+        // A request beyond its limit stays so, though the rest of the answer cannot be carried out: no answer may let it pass.
+        if all.is_over { Ok(all) } else { filled.map(|()| all) }
+    }
+
+    fn fill(&mut self, message: &[u8]) -> Result<(), BadAnswer> {
+        let all = self;
         for field in Reader::new(message) {
             match field? {
                 (1, Value::Number(code)) => all.is_over = code == OVER_LIMIT,
@@ -70,7 +77,7 @@ impl Answer {
                 _ => {}
             }
         }
-        Ok(all)
+        Ok(())
     }
 }
 

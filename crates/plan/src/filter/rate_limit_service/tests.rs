@@ -148,6 +148,15 @@ fn the_body_of_the_answer_takes_the_place_of_ours() {
 }
 
 #[test]
+fn a_request_beyond_its_limit_does_not_pass_because_the_rest_of_the_answer_is_malformed() {
+    let over = |more: &[u8]| reply([&[8, 2], more].concat());
+    for more in [&[0xff][..], b"\x12\x01\xff", b"\x1a\x04\x0a\x02\x0d\x0a", b"\x22\x08\x0a\x04host\x12\x00"] {
+        let (flow, ..) = decided(&settings(json!({})), &mut request("GET", "/", &[]), over(more));
+        assert_eq!(flow, Flow::Respond(Box::new(too_many(429, None))), "{more:?}");
+    }
+}
+
+#[test]
 fn without_an_answer_requests_pass_unless_the_settings_close() {
     let bad = |name: &[u8], value: &[u8], field| {
         let mut message = Writer::default();
