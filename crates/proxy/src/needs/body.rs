@@ -108,6 +108,8 @@ async fn read_whole(exchange: &mut Exchange<'_>, bounds: &Bounds, hold: Option<&
     };
     exchange.connection.received = reader.take_leftover();
     exchange.progress.look();
+    // Then what is left over is the next request, and nothing of it is to be skipped as a body.
+    exchange.is_read |= matches!(read, Err(Fault::SpoolFailed)) && reader.is_read();
     read?;
     exchange.is_read = true;
     let trailers = reader.take_trailers();
