@@ -2,59 +2,29 @@
 //! however the bytes come.
 #![no_main]
 
-use std::net::SocketAddr;
 use std::sync::LazyLock;
-use std::time::Duration;
 
+use equipoise_fuzz::filters::{self, Beside, World, request};
 use libfuzzer_sys::fuzz_target;
-use model::fields::Span;
-use model::filter::FilterUse;
-use model::{Facts, FieldName, Name, RequestHead, Scheme, Version};
-use plan::filter::{BadBody, Chain, Coder, Extent, Notes, Stage, Turn, Turning};
+use plan::filter::{BadBody, Chain, Coder, Extent, Stage, Turning};
 use serde_json::json;
 
 const SIZE_MAX: usize = 1 << 20;
 const CODINGS: [&[u8]; 4] = [b"gzip", b"deflate", b"br", b"zstd"];
 
-static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
-    let settings = json!({ "ratio_max": 1000, "size_max": "1MiB" });
-    let filter = FilterUse { name: "decompress".into(), settings, when: None, calls: Vec::new() };
-    Chain::compile(&[filter], None).expect("good settings")
-});
+static CHAIN: LazyLock<Chain> =
+    LazyLock::new(|| filters::chain("decompress", json!({ "ratio_max": 1000, "size_max": "1MiB" })));
 
 /// The coder of a request's body with this coding.
 fn coder(coding: &[u8]) -> Box<dyn Coder> {
-    let mut head = RequestHead::default();
-    let start = head.fields.load(b"PUT/");
-    head.set_line(Span::new(start, start + 3), Span::new(start + 3, start + 4), Version::Http11);
-    head.fields.append(&FieldName::new("content-encoding").expect("a name"), coding);
-    let (listener, peer) = (Name::from("web"), "192.0.2.7:40000".parse::<SocketAddr>().expect("an address"));
-    let facts = Facts {
-        peer,
-        client: peer.ip(),
-        local: peer,
-        scheme: Scheme::Http,
-        tls: None,
-        sender: None,
-        listener: &listener,
-        request_id: "",
-        user: None,
-    };
-    let (mut scratch, mut notes, mut chance) = (Vec::new(), Notes::default(), || 7);
-    let now = std::time::Instant::now();
-    let mut turn = Turn {
-        facts: &facts,
-        now,
-        wall_clock: &Duration::default,
-        chance: &mut chance,
-        notes: &mut notes,
-        scratch: &mut scratch,
-        is_rehearsal: false,
-    };
+    let mut head = request("PUT", b"/", &[("content-encoding", coding)]);
+    let (world, mut beside) = (World::default(), Beside::default());
+    let facts = world.facts();
+    let mut turn = beside.turn(&facts);
     let (make, _) = CHAIN.begin_request_body(&mut head, Extent::Unknown, &mut turn);
     match make.first().expect("it is decoded")() {
         Stage::Coder(coder) => coder,
-        Stage::Tap(_) | Stage::Pace(_) => panic!("neither decodes"),
+        _ => panic!("it is a coder"),
     }
 }
 

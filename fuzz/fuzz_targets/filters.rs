@@ -3,14 +3,13 @@
 #![no_main]
 
 use std::sync::LazyLock;
-use std::time::Duration;
 
+use equipoise_fuzz::filters::{Beside, World, request, view};
 use libfuzzer_sys::fuzz_target;
-use model::fields::Span;
 use model::filter::FilterUse;
 use model::matching::{Match, ValueMatch, ValueTest, When};
-use model::{Facts, FieldName, Name, RequestHead, ResponseHead, Scheme, Version};
-use plan::filter::{Chain, Extent, Flow, Found, Need, Notes, ResponseSource, ResponseView, Turn};
+use model::{FieldName, ResponseHead};
+use plan::filter::{Chain, Extent, Flow, Found, Need, ResponseSource};
 use serde_json::{Value, json};
 
 static CHAIN: LazyLock<Chain> = LazyLock::new(|| {
@@ -48,39 +47,13 @@ const NAMES: [&str; 8] = [
 
 fuzz_target!(|input: &[u8]| {
     let mut lines = input.split(|byte| *byte == b'\n');
-    let mut head = RequestHead::default();
-    let start = head.fields.load(b"GET");
-    let method = Span::new(start, start + 3);
     let target = lines.next().unwrap_or_default();
-    let start = head.fields.load(target);
-    head.set_line(method, Span::new(start, start + target.len()), Version::Http11);
-    for (name, value) in NAMES.into_iter().zip(lines) {
-        head.fields.append(&FieldName::new(name).expect("a name"), value);
-    }
-    let (listener, peer) = (Name::from("web"), "192.0.2.7:40000".parse::<std::net::SocketAddr>().expect("an address"));
-    let (client, scheme) = (peer.ip(), Scheme::Http);
-    let facts = Facts {
-        peer,
-        client,
-        local: peer,
-        scheme,
-        tls: None,
-        sender: None,
-        listener: &listener,
-        request_id: "",
-        user: None,
-    };
-    let (mut place, mut scratch, mut notes, mut chance) = (0, Vec::new(), Notes::default(), || 7);
-    let now = std::time::Instant::now();
-    let mut turn = Turn {
-        facts: &facts,
-        now,
-        wall_clock: &Duration::default,
-        chance: &mut chance,
-        notes: &mut notes,
-        scratch: &mut scratch,
-        is_rehearsal: false,
-    };
+    let fields: Vec<_> = NAMES.into_iter().zip(lines).collect();
+    let mut head = request("GET", target, &fields);
+    let (world, mut beside) = (World::default(), Beside::default());
+    let facts = world.facts();
+    let mut turn = beside.turn(&facts);
+    let mut place = 0;
     let mut flow = CHAIN.on_request_from(&mut place, &mut head, &mut turn);
     if let Flow::Need(Need::Work(job)) = &flow {
         let found = Found::Work(job.0.run(&mut || 7));
@@ -88,28 +61,14 @@ fuzz_target!(|input: &[u8]| {
     }
     match flow {
         Flow::Continue => {
-            assert_eq!(notes.user(), Some(&b"ann"[..]));
+            assert_eq!(turn.notes.user(), Some(&b"ann"[..]));
             assert!(head.fields.get(&FieldName::new("authorization").expect("a name")).is_none());
         }
-        Flow::Respond(local) => assert_eq!((local.status, notes.user()), (401, None)),
+        Flow::Respond(local) => assert_eq!((local.status, turn.notes.user()), (401, None)),
         other => panic!("{other:?}"),
     }
-    let view = ResponseView {
-        request: &head,
-        cluster: None,
-        endpoint: None,
-        source: ResponseSource::Local(None),
-        elapsed: <_>::default(),
-    };
-    let mut turn = Turn {
-        facts: &facts,
-        now,
-        wall_clock: &Duration::default,
-        chance: &mut chance,
-        notes: &mut notes,
-        scratch: &mut scratch,
-        is_rehearsal: false,
-    };
+    let view = view(&head, ResponseSource::Local(None));
+    let mut turn = beside.turn(&facts);
     let mut response = ResponseHead::default();
     response.status = 200;
     response.fields.append(&FieldName::new("content-type").expect("a name"), b"text/html");

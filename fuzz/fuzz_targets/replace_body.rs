@@ -2,15 +2,12 @@
 //! without.
 #![no_main]
 
-use std::net::SocketAddr;
 use std::sync::LazyLock;
-use std::time::Duration;
 
+use equipoise_fuzz::filters::{self, Beside, World, request, view};
 use libfuzzer_sys::fuzz_target;
-use model::fields::Span;
-use model::filter::FilterUse;
-use model::{Facts, FieldName, Name, RequestHead, ResponseHead, Scheme, Version};
-use plan::filter::{Chain, Coder, Extent, Notes, ResponseSource, ResponseView, Stage, Turn, Turning};
+use model::{FieldName, ResponseHead};
+use plan::filter::{Chain, Coder, Extent, ResponseSource, Stage, Turning};
 use serde_json::{Value, json};
 
 static CHAINS: LazyLock<Vec<Chain>> = LazyLock::new(|| {
@@ -28,42 +25,23 @@ static CHAINS: LazyLock<Vec<Chain>> = LazyLock::new(|| {
         (&looking, false, false),
     ];
     let chain = |(replace, once, ignore_case)| {
-        let settings = settings(replace, once, ignore_case);
-        let filter = FilterUse { name: "replace_body".into(), settings, when: None, calls: Vec::new() };
-        Chain::compile(&[filter], None).expect("good settings")
+        filters::chain("replace_body", settings(replace, once, ignore_case))
     };
     all.into_iter().map(chain).collect()
 });
 
 fn coder(chain: &Chain) -> Box<dyn Coder> {
-    let mut request = RequestHead::default();
-    let start = request.fields.load(b"GET/");
-    request.set_line(Span::new(start, start + 3), Span::new(start + 3, start + 4), Version::Http11);
+    let request = request("GET", b"/", &[]);
     let mut head = ResponseHead::default();
     head.status = 200;
     head.fields.append(&FieldName::new("content-type").expect("a name"), b"text/plain");
-    let (listener, peer) = (Name::from("web"), "192.0.2.7:40000".parse::<SocketAddr>().expect("an address"));
-    let facts = Facts {
-        peer,
-        client: peer.ip(),
-        local: peer,
-        scheme: Scheme::Http,
-        tls: None,
-        sender: None,
-        listener: &listener,
-        request_id: "",
-        user: None,
-    };
-    let (mut scratch, mut notes, mut chance) = (Vec::new(), Notes::default(), || 7);
-    let now = std::time::Instant::now();
-    let mut turn =
-        Turn { facts: &facts, now, wall_clock: &Duration::default, chance: &mut chance, notes: &mut notes, scratch: &mut scratch, is_rehearsal: false };
-    let source = ResponseSource::Endpoint;
-    let view = ResponseView { request: &request, cluster: None, endpoint: None, source, elapsed: <_>::default() };
+    let (world, mut beside) = (World::default(), Beside::default());
+    let (facts, view) = (world.facts(), view(&request, ResponseSource::Endpoint));
+    let mut turn = beside.turn(&facts);
     let (mut stages, _) = chain.begin_response_body(&mut head, &view, Extent::Unknown, &mut turn);
     match stages.pop().expect("it is searched") {
         Stage::Coder(coder) => coder,
-        Stage::Tap(_) | Stage::Pace(_) => panic!("neither changes a body"),
+        _ => panic!("it is a coder"),
     }
 }
 

@@ -3,6 +3,8 @@
 //!
 //! Start reading at `fuzz_targets/`; each target says what must hold for every input.
 
+pub mod filters;
+
 /// The first byte of an input chooses; the others are the message. Empty inputs choose nothing.
 pub fn choice_and_message(input: &[u8]) -> (u8, &[u8]) {
     match input {

@@ -211,6 +211,8 @@ faults! {
     ResponseHeadTooLarge = Upstream Await 502 false false "UL" "response_head_too_large";
     /// A filter bounds the response body, and it is longer.
     ResponseTooLarge = Local Relay 502 false false "PR" "response_too_large";
+    /// A body that a filter holds could not be written to its spool, or read from there.
+    SpoolFailed = Local Relay 503 false false "PW" "spool_failed";
     /// The client closed while the response was awaited.
     ClosedInWait = Downstream Await 0 false false "CW" "closed_in_wait";
     /// The exchange took longer than its route allows.

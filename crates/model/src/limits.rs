@@ -29,6 +29,8 @@ pub const LEADING_EMPTY_LINES_MAX: usize = 4;
 pub const ACCEPTS_PER_TURN_MAX: usize = 64;
 /// Largest `attempts_max` of a retry: attempts for one exchange, the first included.
 pub const ATTEMPTS_MAX: u32 = 10;
+/// How long the body of a request may take that is read whole before it is sent, unless a filter says otherwise.
+pub const HELD_BODY_TIME: Duration = Duration::from_secs(600);
 /// Largest request body that is kept to be sent again: with its head it fits into one relay buffer.
 pub const REPLAY_BYTES_MAX: usize = 48 * 1024;
 /// Answers that must be known before a percentile of their times means anything.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
+use model::fields::Fields;
 use plan::filter::{Mirror, Tap};
 
 use crate::registry::Registration;
@@ -35,19 +36,26 @@ pub(crate) struct Feed {
     /// Bytes of the body that were put in. An attempt that sends it again puts in what is beyond.
     seen: Cell<u64>,
     end: Cell<End>,
+    /// What is behind the body, once it is whole. A head of HTTP bounds it.
+    trailers: RefCell<Option<Box<Fields>>>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Feed {
     /// One for the copy of this registration.
     pub(crate) fn new(mirror: Arc<Mirror>, registration: Rc<Registration>) -> Rc<Self> {
-        let (queue, seen, waker) = <_>::default();
-        Rc::new(Self { mirror, registration, queue, seen, end: Cell::new(End::Open), waker })
+        let (queue, seen, trailers, waker) = <_>::default();
+        Rc::new(Self { mirror, registration, queue, seen, end: Cell::new(End::Open), trailers, waker })
     }
 
     /// Whether the copy cannot become whole any more.
     pub(crate) fn is_cut(&self) -> bool {
         self.end.get() == End::Cut
+    }
+
+    /// Takes the trailers, when the body was taken to its end.
+    pub(crate) fn take_trailers(&self) -> Option<Box<Fields>> {
+        self.trailers.take()
     }
 
     /// Takes what is here; 0 is the end of the body.
@@ -100,8 +108,9 @@ impl Feed {
         self.wake();
     }
 
-    fn finish(&self, length: u64) {
+    fn finish(&self, length: u64, trailers: Option<&Fields>) {
         if self.end.get() == End::Open && self.seen.get() == length {
+            self.trailers.replace(trailers.cloned().map(Box::new));
             self.end.set(End::Whole);
             self.wake();
         }
@@ -163,7 +172,7 @@ impl Tap for FeedTap {
         self.at += bytes.len() as u64;
     }
 
-    fn end(&mut self) {
-        self.source.0.finish(self.at);
+    fn end(&mut self, trailers: Option<&Fields>) {
+        self.source.0.finish(self.at, trailers);
     }
 }

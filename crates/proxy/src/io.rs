@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker, ready};
 
+use model::fields::Fields;
 use tokio::task::coop::unconstrained;
 
 use crate::byte_stream::ByteStream;
@@ -81,6 +82,24 @@ impl Io {
     /// Whether this is the client's side of a call that a filter has made.
     pub(crate) fn is_memory(&self) -> bool {
         matches!(self, Self::Memory(_))
+    }
+
+    /// Whether the end of a message here is its own, also where its length is known: that of a stream, or of what memory is fed.
+    pub(crate) fn ends_by_itself(&self) -> bool {
+        match self {
+            Self::Connection(_) => false,
+            Self::Stream(_) => true,
+            Self::Memory(memory) => memory.feed.is_some(),
+        }
+    }
+
+    /// The trailers of what was read to its end, where they come beside it.
+    pub(crate) fn take_trailers(&mut self) -> Option<Box<Fields>> {
+        match self {
+            Self::Connection(_) => None,
+            Self::Stream(stream) => stream.take_trailers(),
+            Self::Memory(memory) => memory.feed.as_ref()?.take_trailers(),
+        }
     }
 
     /// Whether the endpoint has chosen HTTP/2 as the connection began (RFC 7301).

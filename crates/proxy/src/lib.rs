@@ -45,6 +45,7 @@ mod retry;
 mod sizes;
 mod socket;
 mod socket_file;
+mod spool;
 mod stages;
 mod stream;
 mod sys;

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::fields::Fields;
+use plan::filter::Hold;
+
+use crate::spool::SpoolFile;
 
 /// What the retries of one exchange need to know beside its request.
 #[derive(Default)]
@@ -21,9 +24,11 @@ pub(crate) struct Replay {
     pub began_ms: u32,
 }
 
-/// A request body in memory.
+/// A request body in memory, or in a file.
 pub(crate) struct KeptBody {
+    /// Empty if it is in a file.
     pub bytes: Arc<[u8]>,
+    pub file: Option<KeptFile>,
     pub trailers: Option<Box<Fields>>,
     /// It is kept as an endpoint gets it, not as the client sends it.
     pub is_coded: bool,
@@ -31,16 +36,38 @@ pub(crate) struct KeptBody {
     pub is_held: bool,
 }
 
+/// A request body in a file.
+#[derive(Clone)]
+pub(crate) struct KeptFile {
+    pub hold: Arc<Hold>,
+    pub file: Arc<SpoolFile>,
+    /// Its first bytes, so many, are the body.
+    pub length: u64,
+}
+
+impl KeptBody {
+    /// Bytes of the body.
+    pub(crate) fn len(&self) -> u64 {
+        self.file.as_ref().map_or(self.bytes.len() as u64, |kept| kept.length)
+    }
+
+    /// Whether it is in memory, and has at most so many bytes.
+    pub(crate) fn is_within(&self, max: usize) -> bool {
+        self.file.is_none() && self.bytes.len() <= max
+    }
+}
+
 impl Replay {
-    /// Keeps a body that was read whole before any of it was sent.
-    pub(crate) fn hold(&mut self, bytes: Arc<[u8]>, trailers: Option<Box<Fields>>) {
-        self.body = Some(Box::new(KeptBody { bytes, trailers, is_coded: false, is_held: true }));
+    /// Keeps a body that was read whole before any of it was sent, into memory or, if it has a `file`, there.
+    pub(crate) fn hold(&mut self, bytes: Arc<[u8]>, file: Option<KeptFile>, trailers: Option<Box<Fields>>) {
+        self.body = Some(Box::new(KeptBody { bytes, file, trailers, is_coded: false, is_held: true }));
         self.is_taken = true;
     }
 
     /// Keeps what was sent to an endpoint; `is_coded`: stages have changed it on the way.
     pub(crate) fn keep_sent(&mut self, bytes: Box<[u8]>, is_coded: bool) {
-        self.body = Some(Box::new(KeptBody { bytes: bytes.into(), trailers: None, is_coded, is_held: false }));
+        self.body =
+            Some(Box::new(KeptBody { bytes: bytes.into(), file: None, trailers: None, is_coded, is_held: false }));
     }
 
     /// Returns the body for an attempt after one that has taken it from the client's buffer.

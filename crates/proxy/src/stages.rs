@@ -12,7 +12,7 @@ use wire::http1::Framing;
 use crate::body_steps::BodySteps;
 use crate::exchange::Exchange;
 use crate::grpc::web::{TextDecoder, WebEncoder};
-use crate::relay::Stages;
+use crate::relay::{Held, Stages};
 use crate::replay::KeptBody;
 
 /// A body that is here whole, as the source of stages: it comes out as they take it.
@@ -48,14 +48,11 @@ fn framing_of(extent: Extent) -> Framing {
 }
 
 impl Exchange<'_> {
-    /// Begins with the filters of the request's body, and with the copies of the request, once for all attempts.
+    /// Begins with the filters of the request's body, once for all attempts.
     #[inline]
     pub(crate) fn begin_request_body(&mut self, route: &RoutePlan) {
         if route.chain.has_request_bodies() {
             self.begin_request_steps(route);
-        }
-        if !self.incoming.notes.mirrors.is_empty() {
-            self.begin_mirrors(route);
         }
     }
 
@@ -121,8 +118,12 @@ impl Exchange<'_> {
         extent_of(self.framing_for_endpoint())
     }
 
-    /// The stages of a request's body that is in memory, of which the first gives it out piece by piece. `None`: it fits into one buffer.
+    /// The stages of a request's body that is kept: it is given out piece by piece before them. `None`: it fits into one buffer.
     pub(crate) fn stages_of_kept(&self, kept: &KeptBody) -> Option<Box<Stages>> {
+        if let Some(kept) = &kept.file {
+            let held = Held::whole(kept.hold.clone(), kept.file.clone(), kept.length);
+            return Stages::of_held(held, self.request_stages(), self.promised_to_endpoint());
+        }
         if kept.bytes.len() <= REPLAY_BYTES_MAX {
             return None;
         }

@@ -17,6 +17,7 @@ mod basic_auth;
 mod body_limit;
 mod breakers;
 mod buffer;
+mod buffer_spool;
 mod canary;
 mod checking;
 mod command_line;

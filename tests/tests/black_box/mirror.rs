@@ -4,6 +4,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::balancing::{endpoint, hold, holding, queue_length};
 use super::compress::long;
 use super::harness::http2::{Client, request};
 use super::harness::http2_origin::{Http2Origin, Rules as Http2Rules};
@@ -85,6 +86,55 @@ fn copies_go_to_endpoints_of_http2_too_and_not_of_tunnels() {
     assert_eq!(told.recv_timeout(Duration::from_secs(20)).expect("a copy"), b"abcdefg");
     peer.ask("GET / HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
     events(&product, [("sent", 4.0), ("skipped", 0.0), ("dropped", 0.0), ("failed", 0.0)]);
+}
+
+#[test]
+fn trailers_are_copied_over_every_version() {
+    let (origin, shadow) = (Origin::saying("original"), Origin::saying("dropped"));
+    let site = site(setup(&origin, shadow.address(), "").listener_more(CLEAR), 1);
+    let clear = site.product.address("clear");
+    let trailers =
+        || http::HeaderMap::from_iter([(http::HeaderName::from_static("x-end"), "3".parse().expect("a value"))]);
+    let chunks = "PUT / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-End: 3\r\n\r\n";
+    assert_eq!(Peer::connect(clear).ask(chunks).text(), "original");
+    let (mut second, mut third) = (Client::connect(clear), site.connect());
+    let mut asked = second.open(request("PUT", "/"), false);
+    second.send(&mut asked, b"abc", false);
+    second.send_trailers(&mut asked, trailers());
+    assert_eq!(second.answer(asked).text(), "original");
+    let mut asked = third.open(http3::request("PUT", "/"));
+    third.send(&mut asked, b"abc");
+    third.end(&mut asked, trailers());
+    assert_eq!(third.answer(asked).text(), "original");
+    eventually("the copies are there", || shadow.requests().len() == 3);
+    for copy in shadow.requests().iter().chain(&origin.requests()) {
+        assert_eq!((copy.text().as_str(), copy.trailers.len()), ("abc", 1));
+        assert_eq!(copy.trailers[0].1, "3");
+    }
+    events(&site.product, [("sent", 3.0), ("dropped", 0.0), ("failed", 0.0)]);
+}
+
+#[test]
+fn a_copy_begins_when_its_original_is_admitted() {
+    let ((origin, go), shadow) = (holding(), Origin::saying("dropped"));
+    let product = Setup::to_endpoints([endpoint(&origin, "connections_max: 1")])
+        .cluster("queue: { requests_max: 1, timeout: 30s }")
+        .route("filters: [{ mirror: { cluster: shadow } }]")
+        .cluster_more(format!("shadow: {{ endpoints: [\"{}\"] }}", shadow.address()))
+        .start();
+    let mut first = hold(&product, "1");
+    eventually("the first is at work", || origin.busy() == 1);
+    let mut second = hold(&product, "2");
+    eventually("the second waits", || queue_length(&product) == 1);
+    assert_eq!(product.get("/third").status(), 503, "the queue is full");
+    events(&product, [("sent", 1.0)]);
+    go.send(()).expect("the first waits");
+    assert_eq!(first.response().text(), "/hold1");
+    eventually("the second is copied", || shadow.requests().len() == 2);
+    go.send(()).expect("the second waits");
+    assert_eq!(second.response().text(), "/hold2");
+    assert!(shadow.requests().iter().all(|copy| copy.target().starts_with("/hold")));
+    events(&product, [("sent", 2.0), ("failed", 0.0)]);
 }
 
 #[test]

@@ -26,7 +26,8 @@ fn text_is_replaced_over_every_version_and_heads_say_so() {
     let clear = site.product.address("clear");
     let (mut first, mut second, mut third) = (Peer::connect(clear), Client::connect(clear), site.connect());
     let names = ["content-length", "etag", "accept-ranges", "content-type"];
-    let wanted = [None, Some("W/\"a\""), None, Some("text/html")];
+    // With a variable the page is another for each host: no tag of the endpoint's names it.
+    let wanted = [None, None, None, Some("text/html")];
     let one = first.get("/");
     assert_eq!(names.map(|name| one.field(name)), wanted);
     let whole = |host: &str| format!("<a href=https://{host}/x>v12</a>\n").repeat(5_000);

@@ -6,15 +6,15 @@ mod tests;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::{Issue, RequestHead, ResponseHead};
+use model::{Issue, RequestHead};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 
 use super::limit_key::{RequestKey, RequestKeySetting};
+use super::paced::Paced;
 use super::settings::{Settings, SizeText};
 use super::{
-    Compiling, Extent, FilterEntry, MakeStage, Pace, Rank, RequestBodyStep, ResponseBodyStep, ResponseView, Stage,
-    Steps, Turn,
+    Compiling, Extent, FilterEntry, MakeStage, Pace, Rank, RequestBodyStep, ResponseBodyStep, Stage, Steps, Turn,
 };
 use crate::limit::Rates;
 
@@ -159,8 +159,10 @@ impl Settings for BandwidthLimit {
         };
         let by_key = by_key.map(Arc::new);
         let response_body = self.download.map(|rate| {
-            let limit = DownloadStep { rate, after, by_key: by_key.clone() };
-            Box::new(limit) as Box<dyn ResponseBodyStep>
+            let by_key = by_key.clone();
+            Box::new(Paced(move |head: &RequestHead, turn: &mut Turn<'_>| {
+                Some(download(rate, (after, by_key.as_deref()), head, turn))
+            })) as Box<dyn ResponseBodyStep>
         });
         let request_body = self.upload.map(|rate| Box::new(UploadStep { rate, by_key }) as Box<dyn RequestBodyStep>);
         Ok(Steps { response_body, request_body, ..Steps::default() })
@@ -189,41 +191,16 @@ impl ByKey {
     }
 }
 
-struct DownloadStep {
+/// The pace of the response to this request.
+fn download(
     rate: ByteRate,
-    after: u64,
-    by_key: Option<Arc<ByKey>>,
-}
-
-impl ResponseBodyStep for DownloadStep {
-    fn rank(&self) -> Rank {
-        Rank::Account
-    }
-
-    fn begin(
-        &self,
-        _: &mut ResponseHead,
-        view: &ResponseView<'_>,
-        extent: Extent,
-        turn: &mut Turn<'_>,
-    ) -> Option<(Stage, Extent)> {
-        if matches!(extent, Extent::Absent | Extent::Known(0)) {
-            return None;
-        }
-        Some((Stage::Pace(self.pace(view, turn)), extent))
-    }
-
-    fn pace_tunnel(&self, _: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Option<Box<dyn Pace>> {
-        Some(self.pace(view, turn))
-    }
-}
-
-impl DownloadStep {
-    fn pace(&self, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Box<dyn Pace> {
-        match &self.by_key {
-            None => self.rate.of_stream(self.after, turn.now),
-            Some(by_key) => Box::new(Shared::new(self.rate, (by_key, &by_key.down), view.request, turn)),
-        }
+    (after, by_key): (u64, Option<&ByKey>),
+    head: &RequestHead,
+    turn: &mut Turn<'_>,
+) -> Box<dyn Pace> {
+    match by_key {
+        None => rate.of_stream(after, turn.now),
+        Some(by_key) => Box::new(Shared::new(rate, (by_key, &by_key.down), head, turn)),
     }
 }
 

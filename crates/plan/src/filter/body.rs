@@ -6,12 +6,13 @@
 //!
 //! Bodies pass stages in the order of their [`Rank`], not in that of the list: nobody wants to replace text in what is compressed.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use model::fields::Fields;
 use model::{RequestHead, ResponseHead};
 
-use super::{ResponseView, Turn};
+use super::{Hold, ResponseView, Turn};
 
 /// Something done to the body of responses. Shared by all workers, so whatever changes lives in the [`Stage`] that it makes.
 pub trait ResponseBodyStep: Send + Sync {
@@ -89,6 +90,8 @@ pub enum Stage {
     Tap(Box<dyn Tap>),
     /// Says when its bytes may leave.
     Pace(Box<dyn Pace>),
+    /// Holds what the receiver is too slow for, as the sender has sent it: before all other stages, wherever it stands.
+    Hold(Arc<Hold>),
 }
 
 /// Makes other bytes of one body. It stays on one worker.
@@ -140,8 +143,8 @@ pub trait Tap {
     /// Sees the next bytes.
     fn see(&mut self, bytes: &[u8]);
 
-    /// The body is over, and whole. A tap that is dropped without has seen a part.
-    fn end(&mut self) {}
+    /// The body is over, and whole, with the trailers behind it if there are any. A tap that is dropped without has seen a part.
+    fn end(&mut self, _trailers: Option<&Fields>) {}
 }
 
 /// Holds one body to a rate. It changes nothing of the body, and the bytes that it holds back are not read from the sender.

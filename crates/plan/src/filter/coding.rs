@@ -17,6 +17,7 @@ pub(super) struct Names {
     content_type: FieldName,
     etag: FieldName,
     if_none_match: FieldName,
+    last_modified: FieldName,
     range: FieldName,
     vary: FieldName,
     pub(super) accept_encoding: FieldName,
@@ -36,6 +37,7 @@ impl Names {
             content_type: name("content-type")?,
             etag: name("etag")?,
             if_none_match: name("if-none-match")?,
+            last_modified: name("last-modified")?,
             range: name("range")?,
             vary: name("vary")?,
             accept_encoding: name("accept-encoding")?,
@@ -141,6 +143,12 @@ impl Names {
         // Ranges would be ones of what the sender has.
         fields.remove(&self.accept_ranges);
         self.weaken(fields, scratch);
+    }
+
+    /// Takes the validators out of a message whose body is another for each request: an endpoint that says it has not changed cannot know.
+    pub(super) fn drop_validators(&self, fields: &mut Fields) {
+        fields.remove(&self.etag);
+        fields.remove(&self.last_modified);
     }
 
     /// Whether a body is in no content coding.

@@ -5,16 +5,16 @@ mod tests;
 
 use std::time::Duration;
 
-use model::{FieldName, Issue, LocalResponse, RequestHead, ResponseHead};
+use model::{FieldName, Issue, LocalResponse, RequestHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::bandwidth_limit::ByteRate;
+use super::paced::Paced;
 use super::settings::{DurationText, Settings};
 use super::share::Share;
 use super::{
-    Compiling, EventCounter, Extent, FilterEntry, Flow, Found, Need, Pace, Rank, RequestStep, ResponseBodyStep,
-    ResponseView, Stage, Steps, Turn,
+    Compiling, EventCounter, FilterEntry, Flow, Found, Need, Pace, RequestStep, ResponseBodyStep, Steps, Turn,
 };
 use crate::units;
 
@@ -127,7 +127,8 @@ impl Settings for FaultInjection {
         let abort = self.abort.map(Abort::compile).transpose().map_err(|issue| issue.below("abort"))?;
         let bandwidth = self.bandwidth.map(|bandwidth| {
             let when = Chosen::compile(bandwidth.share, bandwidth.header).map_err(|issue| issue.below("bandwidth"))?;
-            let step = SlowStep { rate: bandwidth.rate, when, slowed: compiling.counter("slowed") };
+            let slow = Slow { rate: bandwidth.rate, when, slowed: compiling.counter("slowed") };
+            let step = Paced(move |head: &RequestHead, turn: &mut Turn<'_>| slow.pace(head, turn));
             Ok(Box::new(step) as Box<dyn ResponseBodyStep>)
         });
         let bandwidth = bandwidth.transpose()?;
@@ -274,39 +275,17 @@ impl FaultStep {
     }
 }
 
-struct SlowStep {
+/// Responses that are sent slowly.
+struct Slow {
     rate: ByteRate,
     when: Chosen,
     slowed: EventCounter,
 }
 
-impl ResponseBodyStep for SlowStep {
-    fn rank(&self) -> Rank {
-        Rank::Account
-    }
-
-    fn begin(
-        &self,
-        _: &mut ResponseHead,
-        view: &ResponseView<'_>,
-        extent: Extent,
-        turn: &mut Turn<'_>,
-    ) -> Option<(Stage, Extent)> {
-        if matches!(extent, Extent::Absent | Extent::Known(0)) {
-            return None;
-        }
-        Some((Stage::Pace(self.pace(view, turn)?), extent))
-    }
-
-    fn pace_tunnel(&self, _: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Option<Box<dyn Pace>> {
-        self.pace(view, turn)
-    }
-}
-
-impl SlowStep {
-    /// Returns the pace if this request is chosen.
-    fn pace(&self, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> Option<Box<dyn Pace>> {
-        let asked = self.when.draws(view.request, turn)?;
+impl Slow {
+    /// The pace of the response to this request, if it is slowed.
+    fn pace(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Option<Box<dyn Pace>> {
+        let asked = self.when.draws(head, turn)?;
         let rate = ByteRate::parse(asked).map_or(self.rate, |asked| asked.or_lower(self.rate));
         turn.count(&self.slowed);
         Some(rate.of_stream(0, turn.now))

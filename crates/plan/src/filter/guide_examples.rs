@@ -46,7 +46,7 @@ fn body_through(steps: &Steps, body: &[u8]) -> Vec<u8> {
         (Stage::Tap(mut tap), behind) => {
             assert_eq!(behind, extent);
             tap.see(body);
-            tap.end();
+            tap.end(None);
             body.to_vec()
         }
         (Stage::Coder(mut coder), _) => loop {
@@ -58,7 +58,7 @@ fn body_through(steps: &Steps, body: &[u8]) -> Vec<u8> {
                 return out;
             }
         },
-        (Stage::Pace(_), _) => panic!("a pace changes no bytes"),
+        (Stage::Pace(_) | Stage::Hold(_), _) => panic!("these change no bytes"),
     }
 }
 

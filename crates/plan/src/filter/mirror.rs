@@ -27,7 +27,8 @@ const DOC: &str = r#"Sends a copy of requests to another cluster as well, and dr
 has the balancing, retries, limits, health checks and time-outs of that cluster; the response is read and dropped. It is not in
 the access log; the metrics of the cluster and its endpoints count it. `share` is the percentage of requests that are copied, 100% by default.
 
-The original request never waits for its copy. A copy is dropped in these cases:
+The original request never waits for its copy. The copy begins when an endpoint is chosen for the original: requests that are rejected before, for
+example by a full queue, are not copied. A copy is dropped in these cases:
 
 - `requests_max` copies are in progress (1000).
 - The cluster takes the body more slowly than the endpoint, and the copy is more than `lag_max` behind (1MiB), or all copies together
@@ -39,7 +40,7 @@ The original request never waits for its copy. A copy is dropped in these cases:
 - It is not over `timeout` (1m) after it began; raise it for long uploads.
 
 Retries and hedges of the original are not copied again. Requests that filters or the route answer, upgrades such as WebSocket, and `CONNECT`
-are not copied. The copy has no trailers.
+are not copied.
 
 `host` sets the `host` of the copy, and `set_headers` sets further fields of it; values may hold variables. Let the mirror know that it
 must not charge cards or send mail.

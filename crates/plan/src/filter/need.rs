@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use model::{Fault, RequestHead, ResponseHead};
 
+use super::Hold;
+
 /// What a step needs before it goes on. A step never waits itself: it says what it needs, and its `resume` is called with the
 /// [`Found`] of the same kind. An exchange may have [`Need::PER_EXCHANGE_MAX`] of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,9 @@ pub enum Need {
         /// The bound, in bytes.
         max: u32,
     },
+    /// The request's body, whole, in memory or in a file, within these bounds: a longer one ends the exchange, and so does one that comes
+    /// too slowly. It is sent to the endpoint afterwards, as often as retries need it. What is found is [`Found::Now`].
+    Hold(Arc<Hold>),
     /// That a moment has come.
     Until(Instant),
     /// What a store that several instances share says of a limit.
@@ -46,7 +51,7 @@ pub enum Found<'a> {
     Call(Result<Box<Reply>, Fault>),
     /// The body; an error if it is longer than the step wants to have it. Nothing of that one was read: the exchange may go on.
     Body(Result<&'a Arc<[u8]>, TooLong>),
-    /// The moment has come.
+    /// The moment has come, or the body is held.
     Now,
     /// What the store says; an error if it did not answer in time.
     Store(Result<Spent, Away>),

@@ -7,6 +7,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use model::fields::Fields;
 use model::{Issue, RequestHead, ResponseHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -49,7 +50,8 @@ proxy itself; with `requests: true` those of requests are, too, and with `respon
 - gRPC and tunnels.
 
 `content-length` is removed, unless all entries keep the length (a `text` and a `with` of equal length, without variables). `accept-ranges`
-is removed, a strong `etag` becomes weak (`W/`), and digests are removed from trailers.
+is removed, a strong `etag` becomes weak (`W/`), and digests are removed from trailers. If `with` holds variables, `etag` and `last-modified` are
+removed: the endpoint cannot know whether the values have changed.
 
 When the sender pauses, everything is forwarded that cannot be the beginning of a match. While a body passes, the filter holds up to 32 KiB
 and the longest `text`, or `match_max`.
@@ -239,6 +241,14 @@ struct Rules {
 }
 
 impl Rules {
+    /// Makes the fields of a response those of the body that the client gets.
+    fn rewrite(&self, fields: &mut Fields, scratch: &mut Vec<u8>) {
+        self.names.rewritten(fields, self.keeps_length, scratch);
+        if matches!(self.with, Replacements::Variable(_)) {
+            self.names.drop_validators(fields);
+        }
+    }
+
     fn behind(&self, extent: Extent) -> Extent {
         if self.keeps_length { extent } else { Extent::Unknown }
     }
@@ -287,12 +297,12 @@ impl ResponseBodyStep for ReplaceInResponse {
             return None;
         }
         if extent == Extent::Absent {
-            names.rewritten(&mut head.fields, rules.keeps_length, turn.scratch);
+            rules.rewrite(&mut head.fields, turn.scratch);
             return None;
         }
         let (values, scratch) = turn.response_values(head, view);
         let with = rules.with.of(&values, scratch);
-        names.rewritten(&mut head.fields, rules.keeps_length, turn.scratch);
+        rules.rewrite(&mut head.fields, turn.scratch);
         let replacer = Replacer::new(&rules.engine, with, rules.once, &names.digests);
         Some((Stage::Coder(Box::new(replacer)), rules.behind(extent)))
     }

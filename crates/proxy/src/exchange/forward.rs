@@ -59,6 +59,9 @@ impl<'p> Exchange<'p> {
             self.progress.pick = Some(lease.reason());
             self.progress.is_witnessed = false;
             self.lease = Some(lease);
+            if !self.incoming.notes.mirrors.is_empty() {
+                self.begin_mirrors();
+            }
             let fault = match self.attempt(aim).await {
                 Ok(next) => return Ok(next),
                 Err(fault) => fault,

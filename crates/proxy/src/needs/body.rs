@@ -2,25 +2,29 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use model::fields::Known;
+use model::limits::{BUFFER_BYTES, HELD_BODY_TIME};
 use model::{Fault, Version};
-use plan::filter::TooLong;
+use plan::filter::{Hold, TooLong};
 use wire::http1::{Framing, SendResponse};
 
 use crate::exchange::Exchange;
 use crate::io::write_all;
-use crate::relay::{BodyWriter, Pump};
+use crate::relay::{BodyWriter, Pump, tell};
+use crate::replay::KeptFile;
 use crate::respond::send_interim;
+use crate::spool::SpoolFile;
 use crate::upstream::conversation::upload::refused_upload;
 
 impl Exchange<'_> {
     /// Whether the body is known to be longer than its route allows.
     pub(crate) fn is_body_too_large(&self) -> bool {
         let length = match (&self.replay.body, self.request.framing) {
-            (Some(kept), _) => kept.bytes.len() as u64,
+            (Some(kept), _) => kept.len(),
             (None, Framing::Length(length)) => length,
             _ => 0,
         };
@@ -31,19 +35,51 @@ impl Exchange<'_> {
 /// Holds the body for a step that wants it if it has at most `max` bytes.
 ///
 /// # Errors
-/// It breaks off, is malformed, or turns out to be longer though its head did not say so.
+/// It breaks off, is malformed, comes too slowly, or turns out to be longer though its head did not say so.
 pub(super) async fn held(exchange: &mut Exchange<'_>, max: u32) -> Result<Result<(), TooLong>, Fault> {
     if let Some(body) = &exchange.replay.body {
-        return Ok(if body.bytes.len() <= max as usize { Ok(()) } else { Err(TooLong) });
+        return Ok(if body.is_within(max as usize) { Ok(()) } else { Err(TooLong) });
     }
-    match exchange.request.framing {
-        Framing::None => return Ok(Ok(())),
-        Framing::Length(length) if length > max.into() => return Ok(Err(TooLong)),
-        // What follows the head is no body.
-        _ if exchange.wants_upgrade() => return Ok(Err(TooLong)),
-        _ => {}
+    if matches!(exchange.request.framing, Framing::Length(length) if length > max.into()) || !has_body(exchange) {
+        return Ok(Err(TooLong));
+    }
+    if exchange.request.framing == Framing::None {
+        return Ok(Ok(()));
     }
     hold(exchange, max.into()).await.map(Ok)
+}
+
+/// Holds the body in memory or in a file, for a filter with these bounds.
+///
+/// # Errors
+/// As [`held`]; and the file cannot be written.
+pub(super) async fn held_by(exchange: &mut Exchange<'_>, hold: &Arc<Hold>) -> Result<(), Fault> {
+    if exchange.replay.body.is_some() || !has_body(exchange) || exchange.request.framing == Framing::None {
+        return Ok(());
+    }
+    let bounds = Bounds { max: hold.request_max(), memory: hold.memory, within: hold.within };
+    read_whole(exchange, &bounds, Some(hold)).await
+}
+
+/// Whether what follows the head is a body: on a stream, an upgrade has none. One that has a body on a connection is no upgrade then: the
+/// protocol cannot change before the body is over, and a recipient need not change it at all (RFC 9110 section 7.8).
+fn has_body(exchange: &mut Exchange<'_>) -> bool {
+    if exchange.request.framing == Framing::None || !exchange.wants_upgrade() {
+        return true;
+    }
+    let is_connection = !exchange.connection.io.is_message();
+    exchange.request.upgrade &= !is_connection;
+    is_connection
+}
+
+/// Bounds on a body that is read whole.
+struct Bounds {
+    /// Bytes of the body.
+    max: u64,
+    /// Bytes in memory, if there is a file for the others.
+    memory: u64,
+    /// From the beginning to the end.
+    within: Duration,
 }
 
 /// Reads the body and keeps it for all attempts.
@@ -51,41 +87,129 @@ pub(super) async fn held(exchange: &mut Exchange<'_>, max: u32) -> Result<Result
 /// # Errors
 /// As [`held`].
 pub(crate) async fn hold(exchange: &mut Exchange<'_>, max: u64) -> Result<(), Fault> {
+    read_whole(exchange, &Bounds { max, memory: max, within: HELD_BODY_TIME }, None).await
+}
+
+async fn read_whole(exchange: &mut Exchange<'_>, bounds: &Bounds, hold: Option<&Arc<Hold>>) -> Result<(), Fault> {
     if exchange.is_body_too_large() {
         return Err(Fault::BodyTooLarge);
     }
     ask_for_body(exchange).await?;
     let mut reader = Pump::new(exchange.request.framing, &exchange.connection.io, BodyWriter::Stream);
-    reader.bound(exchange.incoming.notes.body_max.map_or(max, |own| own.min(max)));
+    reader.bound(exchange.incoming.notes.body_max.map_or(bounds.max, |own| own.min(bounds.max)));
     exchange.thin_request(&mut reader);
     let buffers = &exchange.worker.buffers;
-    let mut body = Vec::new();
     let first = exchange.connection.received.take().unwrap_or_else(|| buffers.take());
-    let mut read = reader.begin(b"", first, buffers);
-    if read.is_ok() {
-        let connection = &mut *exchange.connection;
-        connection.watch.set(exchange.progress.now, exchange.http.stream_timeout);
-        read = poll_fn(|cx| {
-            if let Poll::Ready(read) = reader.poll_collect(cx, &mut connection.io, &mut body, buffers) {
+    let mut body = Collected { bytes: Vec::new(), file: None };
+    let begun = reader.begin(b"", first, buffers);
+    let read = match begun {
+        Err(fault) => Err(refused_upload(&mut exchange.connection.io, &fault)),
+        Ok(()) => body.collect(exchange, &mut reader, (bounds, hold)).await,
+    };
+    exchange.connection.received = reader.take_leftover();
+    exchange.progress.look();
+    // Then what is left over is the next request, and nothing of it is to be skipped as a body.
+    exchange.is_read |= matches!(read, Err(Fault::SpoolFailed)) && reader.is_read();
+    read?;
+    exchange.is_read = true;
+    let trailers = reader.take_trailers();
+    exchange.progress.received_bytes = body.len();
+    exchange.replay.hold(body.bytes.into(), body.file, trailers);
+    Ok(())
+}
+
+/// What is read of a body.
+struct Collected {
+    /// What is not in the file.
+    bytes: Vec<u8>,
+    file: Option<KeptFile>,
+}
+
+impl Collected {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64 + self.file.as_ref().map_or(0, |kept| kept.length)
+    }
+
+    /// Reads the body to its end. What memory has no room for goes to the file, and with it all before that.
+    async fn collect(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        reader: &mut Pump,
+        (bounds, hold): (&Bounds, Option<&Arc<Hold>>),
+    ) -> Result<(), Fault> {
+        let ends = exchange.progress.now + bounds.within;
+        let memory = usize::try_from(bounds.memory).unwrap_or(usize::MAX);
+        // One byte more is too much: the body may end with the last that memory has room for.
+        let mut enough = if hold.is_some() { memory.saturating_add(1) } else { usize::MAX };
+        loop {
+            let is_whole = self.read(exchange, reader, (enough, ends)).await?;
+            let Some(hold) = hold.filter(|_| self.file.is_some() || self.bytes.len() > memory) else {
+                return Ok(());
+            };
+            self.spool(exchange, hold, ends).await?;
+            if is_whole {
+                return Ok(());
+            }
+            enough = BUFFER_BYTES;
+        }
+    }
+
+    /// Reads until there is enough. Says whether that is all.
+    async fn read(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        reader: &mut Pump,
+        (enough, ends): (usize, Instant),
+    ) -> Result<bool, Fault> {
+        let (connection, buffers) = (&mut *exchange.connection, &exchange.worker.buffers);
+        let timeout = exchange.http.stream_timeout;
+        let until_next = |now: Instant| timeout.min(ends.saturating_duration_since(now));
+        let now = Instant::now();
+        connection.watch.set(now, until_next(now));
+        let read = poll_fn(|cx| {
+            let read = reader.poll_collect(cx, &mut connection.io, (&mut self.bytes, enough), buffers);
+            if let Poll::Ready(read) = read {
                 return Poll::Ready(Ok(read));
             }
             if reader.take_progress() {
-                connection.watch.set(Instant::now(), exchange.http.stream_timeout);
+                let now = Instant::now();
+                connection.watch.set(now, until_next(now));
             }
             connection.watch.poll(cx).map(|()| Err(connection.watch.fault(Fault::RequestBodyTimeout)))
         })
-        .await
-        .inspect_err(|_| _ = exchange.progress.look())?;
+        .await?;
+        read.map_err(|fault| refused_upload(&mut exchange.connection.io, &fault))
     }
-    exchange.connection.received = reader.take_leftover();
-    if let Err(fault) = read {
-        return Err(refused_upload(&mut exchange.connection.io, &fault));
+
+    /// Moves what was read to the file.
+    async fn spool(&mut self, exchange: &mut Exchange<'_>, hold: &Arc<Hold>, ends: Instant) -> Result<(), Fault> {
+        let kept = self.file.get_or_insert_with(|| {
+            hold.note_spooled();
+            KeptFile { hold: hold.clone(), file: SpoolFile::new(hold.clone()), length: 0 }
+        });
+        let bytes = std::mem::take(&mut self.bytes);
+        let end = kept.length + bytes.len() as u64;
+        if !kept.file.reserve(end) {
+            return Err(Fault::SpoolFailed);
+        }
+        let mut writing = kept.file.write(bytes, kept.length);
+        let connection = &mut *exchange.connection;
+        connection.watch.set(Instant::now(), ends.saturating_duration_since(Instant::now()));
+        let written = poll_fn(|cx| match writing.poll(cx) {
+            Poll::Ready(written) => Poll::Ready(Ok(written)),
+            Poll::Pending => connection.watch.poll(cx).map(|()| Err(connection.watch.fault(Fault::SpoolFailed))),
+        });
+        let mut memory = written.await?.map_err(|(_, error)| {
+            tell(hold, "cannot write a body to the spool", &error);
+            Fault::SpoolFailed
+        })?;
+        kept.length = end;
+        if memory.capacity() <= 4 * BUFFER_BYTES {
+            memory.clear();
+            self.bytes = memory;
+        }
+        Ok(())
     }
-    exchange.progress.look();
-    exchange.is_read = true;
-    exchange.progress.received_bytes = body.len() as u64;
-    exchange.replay.hold(body.into(), reader.take_trailers());
-    Ok(())
 }
 
 /// Tells a client that waits to be asked for its body (RFC 9110 section 10.1.1) to send it. The endpoint, which gets all of it at once,

@@ -108,7 +108,7 @@ async fn make(
     }
     if !call.body.is_empty() {
         exchange.request.framing = Framing::Length(call.body.len() as u64);
-        exchange.replay.hold(call.body, None);
+        exchange.replay.hold(call.body, None, None);
     }
     exchange.progress.cluster = Some(local);
     let fault = exchange.forward(local).await.err().map(|fault| match (fault, &exchange.connection.io) {

@@ -75,7 +75,7 @@ impl<'p> Exchange<'p> {
     }
 
     fn held_within(&self, max: u32) -> Result<(), TooLong> {
-        let held = self.replay.body.as_ref().filter(|held| held.bytes.len() <= max as usize);
+        let held = self.replay.body.as_ref().filter(|held| held.is_within(max as usize));
         held.map(|_| ()).ok_or(TooLong)
     }
 }

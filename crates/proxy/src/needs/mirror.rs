@@ -57,13 +57,11 @@ impl OwnSite {
 }
 
 impl Exchange<'_> {
-    /// Begins the copies that filters have asked for. To be called when the head is final, and the body not begun.
+    /// Begins the copies that filters have asked for. To be called when the request is admitted: its head is final, and its body not begun.
     #[cold]
-    pub(crate) fn begin_mirrors(&mut self, route: &RoutePlan) {
+    pub(crate) fn begin_mirrors(&mut self) {
         let mirrors = std::mem::take(&mut self.incoming.notes.mirrors);
-        if self.wants_upgrade() {
-            return;
-        }
+        let Some(route) = self.progress.route.filter(|_| !self.wants_upgrade()) else { return };
         for mirror in &mirrors {
             self.begin_mirror(route, mirror);
         }
@@ -145,7 +143,7 @@ async fn send(copied: &Copied, head: Box<RequestHead>) -> bool {
     };
     let mut incoming = worker.take_request();
     incoming.head = *head;
-    // Of this version no interim response is of use, no chunks, and no trailers.
+    // To this version a response has no interim ones, no chunks, and no trailers.
     incoming.head.version = Version::Http10;
     let mut exchange = Exchange::of_call(site, &mut connection, incoming);
     exchange.is_read = feed.is_none();

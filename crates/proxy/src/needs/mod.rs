@@ -54,6 +54,7 @@ impl Exchange<'_> {
             Need::Call(call) => call::made((*call, Protocol::Http), self).await.map(Met::Call),
             Need::Grpc(call) => call::made((*call, Protocol::Grpc), self).await.map(Met::Call),
             Need::Body { max } => body::held(self, max).await.map(Met::Body),
+            Need::Hold(hold) => body::held_by(self, &hold).await.map(|()| Met::Now),
             // Boxed: it is rare, and its state would make every exchange larger.
             Need::Store(ask) => Box::pin(store::spent(*ask, self)).await.map(Met::Store),
             Need::Until(moment) => self.wait_until(moment).await.map(|()| Met::Now),

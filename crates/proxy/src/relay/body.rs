@@ -35,7 +35,7 @@ impl BodyReader {
         match framing {
             // The end of a stream may come later, which is nothing that the receiver has to wait for.
             Framing::None | Framing::Length(0) => Self::Done,
-            Framing::Length(length) if from.is_message() => Self::Stream(Some(length)),
+            Framing::Length(length) if from.ends_by_itself() => Self::Stream(Some(length)),
             _ if from.is_message() => Self::Stream(None),
             Framing::Length(length) => Self::Length(length),
             Framing::Chunked => {

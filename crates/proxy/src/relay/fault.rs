@@ -15,6 +15,8 @@ pub(crate) enum PumpFault {
     TooLong,
     /// The body is not what it is said to be: a stage cannot read it.
     BadBody,
+    /// What was held cannot be read or written.
+    Spool,
     /// The receiver's connection broke.
     Write,
 }

@@ -55,7 +55,7 @@ impl Tap for Count {
         self.largest.set(self.largest.get().max(bytes.len()));
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, _: Option<&model::fields::Fields>) {
         self.has_ended.set(true);
     }
 }

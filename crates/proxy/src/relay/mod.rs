@@ -12,6 +12,7 @@
 
 mod body;
 mod fault;
+mod hold;
 #[cfg(test)]
 mod long_body_tests;
 mod pace;
@@ -21,6 +22,7 @@ mod tunnel;
 
 pub(crate) use body::BodyWriter;
 pub(crate) use fault::PumpFault;
+pub(crate) use hold::{Held, tell};
 pub(crate) use pump::Pump;
 pub(crate) use stage::Stages;
 pub(crate) use tunnel::{Side, Tunnel, TunnelEnd};

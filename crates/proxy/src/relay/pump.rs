@@ -2,6 +2,7 @@
 
 mod decode;
 mod encode;
+mod hold;
 mod whole;
 
 use std::rc::Rc;
@@ -229,10 +230,14 @@ impl Pump {
             if self.reader.is_done() {
                 return Poll::Ready(Ok(()));
             }
-            ready!(self.poll_write_outgoing(cx, to, pool))?;
-            if self.stages.as_ref().is_some_and(|stages| stages.has_more()) {
-                self.pull(pool)?;
-                continue;
+            match self.poll_write_outgoing(cx, to, pool)? {
+                Poll::Pending if self.stages.is_none() => return Poll::Pending,
+                Poll::Ready(()) if self.stages.is_none() => {}
+                written => match self.poll_stages(cx, written.is_ready(), pool)? {
+                    Poll::Ready(true) => continue,
+                    Poll::Ready(false) => {}
+                    Poll::Pending => return Poll::Pending,
+                },
             }
             match self.poll_fill(cx, from, pool)? {
                 Poll::Ready(()) => {}
@@ -268,7 +273,9 @@ impl Pump {
                 return Poll::Pending;
             }
             // The sender is done, and its bytes are still in the stages.
-            self.pull(pool)?;
+            if !ready!(self.poll_held(cx, pool))? {
+                self.pull(pool)?;
+            }
             pulls += 1;
         }
         if !self.flushed {
@@ -332,6 +339,7 @@ impl Pump {
     }
 
     fn fills_per_turn(&self) -> usize {
-        if self.stages.is_none() { FILLS_PER_TURN_MAX } else { CODED_FILLS_PER_TURN_MAX }
+        let is_coded = self.stages.as_ref().is_some_and(|stages| stages.has_coders());
+        if is_coded { CODED_FILLS_PER_TURN_MAX } else { FILLS_PER_TURN_MAX }
     }
 }

@@ -5,13 +5,15 @@ use std::task::{Context as TaskContext, Poll, ready};
 use model::fields::Fields;
 use plan::filter::{BadBody, Coder, Extent, Stage, Tap, Turning};
 
+use super::hold::Held;
 use super::pace::Pacing;
 use crate::buffer::{Buffer, BufferPool};
 
-/// The stages of one body. Each coder has a buffer for what it has not taken yet; nothing is fed before that is empty.
+/// The stages of one body. Each coder has a buffer for what it has not taken yet; nothing is fed before that is empty. What is held comes
+/// before: the pump moves it from there to the stages.
 ///
 /// ```text
-/// feed ─► taps ─► coder ─► taps ─► coder ─► taps ─► pull
+/// (held) ─► feed ─► taps ─► coder ─► taps ─► coder ─► taps ─► pull
 /// ```
 pub(crate) struct Stages {
     /// Those before the first coder.
@@ -31,6 +33,10 @@ pub(crate) struct Stages {
     owed: Option<u64>,
     /// What holds the body to a rate.
     paces: Vec<Pacing>,
+    /// What the receiver is too slow for, before all else.
+    held: Option<Box<Held>>,
+    /// What is read next is held.
+    is_holding: bool,
 }
 
 /// A coder, with the taps behind it.
@@ -67,7 +73,7 @@ impl Stages {
             return None;
         }
         let (mut taps, mut links): (Vec<Box<dyn Tap>>, Vec<Link>) = (Vec::new(), Vec::new());
-        let mut paces = Vec::new();
+        let (mut paces, mut held) = (Vec::new(), None);
         for stage in stages {
             match stage {
                 Stage::Coder(coder) => {
@@ -81,6 +87,7 @@ impl Stages {
                     });
                 }
                 Stage::Pace(pace) => paces.push(Pacing::new(pace)),
+                Stage::Hold(hold) => held = Some(Box::new(Held::new(hold))),
                 Stage::Tap(tap) => links.last_mut().map_or(&mut taps, |link| &mut link.taps).push(tap),
             }
         }
@@ -103,7 +110,36 @@ impl Stages {
             out_bytes,
             owed,
             paces,
+            held,
+            is_holding: false,
         }))
+    }
+
+    /// Stages of a body that is held whole.
+    pub(crate) fn of_held(held: Held, stages: Vec<Stage>, promised: Extent) -> Option<Box<Self>> {
+        let hold = Stage::Hold(held.hold().clone());
+        let stages = Self::new(stages.into_iter().chain([hold]).collect(), promised, false)?;
+        Some(Box::new(Self { held: Some(Box::new(held)), ..*stages }))
+    }
+
+    /// Whether any of them changes the body, which takes time.
+    pub(super) fn has_coders(&self) -> bool {
+        !self.links.is_empty()
+    }
+
+    /// What is held, if anything may be.
+    pub(super) fn held(&mut self) -> Option<&mut Held> {
+        self.held.as_deref_mut()
+    }
+
+    /// Whether the bytes that come now are to be held: others are before them, or the receiver takes none.
+    pub(super) fn is_holding(&self) -> bool {
+        self.is_holding || self.held.as_ref().is_some_and(|held| !held.is_empty())
+    }
+
+    /// Says that what is read next is held.
+    pub(super) fn set_holding(&mut self, is_holding: bool) {
+        self.is_holding = is_holding;
     }
 
     /// Ready with how many of the bytes that were pulled may be written now, at least one.
@@ -129,7 +165,8 @@ impl Stages {
             self.holds_back = true;
         }
         if is_last {
-            self.taps.iter_mut().for_each(|tap| tap.end());
+            let trailers = self.trailers.as_deref();
+            self.taps.iter_mut().for_each(|tap| tap.end(trailers));
         }
         match self.links.first_mut() {
             None => self.passed = Some(buffer),
@@ -184,6 +221,7 @@ impl Stages {
     pub(super) fn stop(&mut self, pool: &BufferPool) {
         let inputs = self.links.iter_mut().filter_map(|link| link.input.take());
         inputs.chain(self.passed.take()).for_each(|buffer| pool.give(buffer));
+        self.held = None;
         self.has_more = false;
     }
 
@@ -286,7 +324,7 @@ fn run(
         written += count;
         if is_done && turning == Turning::End {
             link.is_done = true;
-            link.taps.iter_mut().for_each(|tap| tap.end());
+            link.taps.iter_mut().for_each(|tap| tap.end(trailers.as_deref()));
         } else if is_done && turning == Turning::Flush {
             break;
         }
@@ -356,7 +394,7 @@ mod tests {
             self.0.borrow_mut().0.extend_from_slice(bytes);
         }
 
-        fn end(&mut self) {
+        fn end(&mut self, _: Option<&Fields>) {
             self.0.borrow_mut().1 = true;
         }
     }

@@ -476,7 +476,7 @@ impl<'p> Conversation<'p> {
         self.upload.stop(buffers);
         match exchange.replay.again() {
             // It is counted once, however often it was sent.
-            Some(kept) if !kept.is_coded => exchange.progress.received_bytes = kept.bytes.len() as u64,
+            Some(kept) if !kept.is_coded => exchange.progress.received_bytes = kept.len(),
             _ => exchange.progress.received_bytes += self.upload.moved_bytes(),
         }
         if let Some(mut download) = self.download.take() {

@@ -25,6 +25,7 @@ use crate::handover::on_worker;
 use crate::handover::retired::Retired;
 use crate::listen::{self, Transport};
 use crate::registry::ListenerHandle;
+use crate::spool;
 use crate::worker_plan::WorkerPlan;
 
 /// How often idle upstream connections are looked over.
@@ -50,7 +51,8 @@ pub(crate) fn run(
     commands: UnboundedReceiver<Command>,
 ) {
     let builder = &mut tokio::runtime::Builder::new_current_thread();
-    let runtime = match builder.enable_all().build_local(LocalOptions::default()) {
+    let builder = builder.enable_all().thread_name("spool").max_blocking_threads(spool::THREADS);
+    let runtime = match builder.build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
             telemetry::log::error("worker cannot start", &[("error", &error.to_string())]);

@@ -19,7 +19,7 @@ fn begun(chain: &Chain, fields: &[(&str, &str)], extent: Extent) -> (String, Opt
     let (mut stages, extent) = chain.begin_response_body(&mut head, &view, extent, &mut beside.turn(&facts));
     let coder = stages.pop().map(|stage| match stage {
         Stage::Coder(coder) => coder,
-        Stage::Tap(_) | Stage::Pace(_) => panic!("it changes nothing"),
+        _ => panic!("it changes nothing"),
     });
     (listed(&head.fields), coder, extent)
 }
@@ -201,7 +201,16 @@ fn heads_say_what_the_body_has_become() {
     let kept = "content-type: text/html; charset=utf-8|content-length: 9|etag: W/\"a\"";
     assert_eq!((head.as_str(), extent), (kept, Extent::Known(9)));
     let variable = chain(json!([{ "replace_body": { "replace": [{ "text": "abcdefgh", "with": "{method}" }] } }]));
-    assert_eq!(begun(&variable, &PAGE, Extent::Known(9)).2, Extent::Unknown);
+    let dated: Vec<_> = PAGE.into_iter().chain([("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT")]).collect();
+    for extent in [Extent::Known(9), Extent::Absent] {
+        let (head, _, behind) = begun(&variable, &dated, extent);
+        assert_eq!(
+            head, "content-type: text/html; charset=utf-8",
+            "the values may change while the endpoint's page does not"
+        );
+        assert_eq!(behind, if extent == Extent::Absent { extent } else { Extent::Unknown });
+        assert!(begun(&longer, &dated, extent).0.contains("last-modified"));
+    }
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Pump {
         };
         buffer.filled(count);
         // A coder may take much before it writes anything: what has come is progress.
-        self.written |= count > 0 && self.stages.is_some();
+        self.written |= count > 0 && self.stages.is_some() && self.outgoing.is_none();
         let recoded = if count == 0 {
             self.end_of_stream(&mut buffer, from, pool)
         } else {
@@ -51,6 +51,7 @@ impl Pump {
             stream.refuse_malformed();
         }
         if buffer.is_empty() || recoded.is_err() {
+            // Also when it was held: then what the receiver has not taken yet stays where it is.
             pool.give(buffer);
         } else {
             self.outgoing = Some(buffer);
@@ -62,7 +63,9 @@ impl Pump {
         match self.reader {
             BodyReader::UntilClose => {
                 self.reader = BodyReader::Done;
-                self.hand_on(buffer, None, pool)
+                // Only what is fed from memory has any.
+                let trailers = from.take_trailers();
+                self.hand_on(buffer, trailers.as_deref(), pool)
             }
             BodyReader::Stream(None | Some(0)) | BodyReader::BoundedStream(_) | BodyReader::Held(_) => {
                 if let BodyReader::Held(last) = std::mem::replace(&mut self.reader, BodyReader::Done) {
@@ -70,7 +73,7 @@ impl Pump {
                     let _fits = buffer.append(&[last]);
                     self.moved_bytes += 1;
                 }
-                let mut trailers = from.message().and_then(|stream| stream.take_trailers());
+                let mut trailers = from.take_trailers();
                 self.thin_out(trailers.as_deref_mut());
                 self.hand_on(buffer, trailers.as_deref(), pool)
             }

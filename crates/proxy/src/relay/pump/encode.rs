@@ -24,6 +24,10 @@ impl Pump {
         if is_last {
             stages.trailers(trailers.cloned());
         }
+        if self.hold(buffer, is_last, pool) {
+            return Ok(());
+        }
+        let Some(stages) = &mut self.stages else { return Ok(()) };
         stages.feed(std::mem::replace(buffer, Buffer::nothing()), is_last, pool);
         let pulled = stages.pull(pool)?;
         *buffer = pulled.buffer;
@@ -41,7 +45,7 @@ impl Pump {
 
     /// Encodes what the stages hold back, as the sender is silent. False: they hold back nothing.
     pub(super) fn flush_stages(&mut self, pool: &BufferPool) -> Result<bool, PumpFault> {
-        let Some(stages) = &mut self.stages else { return Ok(false) };
+        let Some(stages) = self.stages.as_mut().filter(|stages| !stages.is_holding()) else { return Ok(false) };
         let Some(mut buffer) = stages.flush(pool)? else { return Ok(false) };
         let has_bytes = !buffer.is_empty();
         self.encode(&mut buffer, None, false, pool)?;

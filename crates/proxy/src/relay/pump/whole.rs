@@ -32,14 +32,15 @@ impl Pump {
         }
     }
 
-    /// Reads the body to its end, into memory: the writer is [`BodyWriter::Stream`], so that no framing is put on.
+    /// Reads the body to its end, or until `into` has at least `enough` bytes, into memory: the writer is [`BodyWriter::Stream`], so that no
+    /// framing is put on. Ready with whether it is at its end.
     pub(crate) fn poll_collect(
         &mut self,
         cx: &mut TaskContext<'_>,
         from: &mut Io,
-        into: &mut Vec<u8>,
+        (into, enough): (&mut Vec<u8>, usize),
         pool: &BufferPool,
-    ) -> Poll<Result<(), PumpFault>> {
+    ) -> Poll<Result<bool, PumpFault>> {
         loop {
             while let Some(buffer) = self.outgoing.take() {
                 into.extend_from_slice(buffer.data());
@@ -47,8 +48,8 @@ impl Pump {
                 pool.give(buffer);
                 self.outgoing = self.take_queued();
             }
-            if self.ended {
-                return Poll::Ready(Ok(()));
+            if self.ended || into.len() >= enough {
+                return Poll::Ready(Ok(self.ended));
             }
             ready!(self.poll_fill(cx, from, pool)?);
         }

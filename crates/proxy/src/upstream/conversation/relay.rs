@@ -223,6 +223,7 @@ fn download_fault(fault: &PumpFault) -> Fault {
         PumpFault::Framing | PumpFault::BadBody => Fault::BadResponseBody,
         // Only a filter's bound can be exceeded, which is no fault of the endpoint.
         PumpFault::TooLong => Fault::ResponseTooLarge,
+        PumpFault::Spool => Fault::SpoolFailed,
         PumpFault::Write => Fault::ClosedInResponse,
     }
 }

@@ -59,6 +59,7 @@ pub(crate) fn upload_fault(fault: &PumpFault) -> Fault {
     match fault {
         PumpFault::Read | PumpFault::Truncated => Fault::ClosedInBody,
         PumpFault::TooLong => Fault::BodyTooLarge,
+        PumpFault::Spool => Fault::SpoolFailed,
         PumpFault::Framing | PumpFault::BadBody | PumpFault::Write => Fault::BadRequestBody,
     }
 }
