@@ -158,6 +158,14 @@ impl FromStr for Cidr {
             Some(bits) => bits.parse().map_err(|_| format!("`{bits}` is not a prefix length"))?,
             None => whole,
         };
+        // The length is that of the address as it is written.
+        let bits = match (address, bits) {
+            (IpAddr::V6(_), 96..=128) if whole == 32 && text.contains('/') => bits - 96,
+            (IpAddr::V6(_), ..96) if whole == 32 && text.contains('/') => {
+                return Err(format!("`{text}` is wider than the IPv4-mapped addresses (write at least /96)"));
+            }
+            _ => bits,
+        };
         Self::new(address, bits).ok_or_else(|| format!("the prefix length of `{text}` is longer than {whole}"))
     }
 }
@@ -226,6 +234,15 @@ impl fmt::Display for HostPattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_length_of_an_ipv4_mapped_network_counts_from_the_first_bit_of_ipv6() {
+        let network: Cidr = "::ffff:10.0.0.0/104".parse().unwrap();
+        assert_eq!(network, "10.0.0.0/8".parse().unwrap());
+        assert_eq!("::ffff:10.0.0.1".parse::<Cidr>().unwrap(), "10.0.0.1/32".parse().unwrap());
+        assert!("::ffff:10.0.0.0/16".parse::<Cidr>().unwrap_err().contains("/96"));
+        assert!("::ffff:10.0.0.0/129".parse::<Cidr>().is_err());
+    }
 
     #[test]
     fn a_network_contains_its_addresses_and_no_others() {

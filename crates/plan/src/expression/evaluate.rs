@@ -27,7 +27,20 @@ pub(super) struct Evaluation<'a, 's> {
 const PARTS_MAX: usize = 100_000;
 
 impl<'a> Evaluation<'a, '_> {
+    /// Forgets the texts that were written for a value that holds none: each term of a condition has all the room, whatever those before
+    /// it have written.
+    fn released<R>(&mut self, evaluate: impl FnOnce(&mut Self) -> R) -> R {
+        let end = self.scratch.end();
+        let value = evaluate(self);
+        self.scratch.release(end);
+        value
+    }
+
     pub(super) fn truth(&mut self, truth: &'a Truth) -> Result<bool, Failed> {
+        self.released(|evaluation| evaluation.truth_of(truth))
+    }
+
+    fn truth_of(&mut self, truth: &'a Truth) -> Result<bool, Failed> {
         match truth {
             Truth::Constant(flag) => Ok(*flag),
             Truth::Fact(fact) => Ok(facts::truth(*fact, &self.of)),
@@ -112,7 +125,7 @@ impl<'a> Evaluation<'a, '_> {
     ) -> Result<bool, Failed> {
         let mut outcome = Ok(false);
         for item in items {
-            match test(self, item) {
+            match self.released(|evaluation| test(evaluation, item)) {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
                 Err(failed) => outcome = Err(failed),
@@ -250,11 +263,17 @@ impl<'a> Evaluation<'a, '_> {
 
     fn replaced(&mut self, text: &'a Text, needle: &'a Needle, by: &'a Text) -> Result<Bytes<'a>, Failed> {
         let (text, by) = (self.text(text)?, self.text(by)?);
-        let needle = match needle {
-            Needle::Constant(finder) => Bytes::Borrowed(finder.needle()),
-            Needle::Text(needle) => self.text(needle)?,
+        let made;
+        let finder = match needle {
+            Needle::Constant(finder) => finder,
+            Needle::Text(needle) => {
+                let needle = self.text(needle)?;
+                // The scratch grows while the finder is used.
+                made = memmem::Finder::new(self.scratch.get(needle)).into_owned();
+                &made
+            }
         };
-        let length = self.scratch.get(needle).len();
+        let length = finder.needle().len();
         if length == 0 {
             return Ok(text);
         }
@@ -262,7 +281,7 @@ impl<'a> Evaluation<'a, '_> {
         let mut from = 0;
         loop {
             let rest = &self.scratch.get(text)[from..];
-            let Some(found) = memmem::find(rest, self.scratch.get(needle)) else { break };
+            let Some(found) = finder.find(rest) else { break };
             self.scratch.push(part(text, from, from + found))?;
             self.scratch.push(by)?;
             from += found + length;
@@ -284,8 +303,8 @@ impl<'a> Evaluation<'a, '_> {
 
     fn part(&mut self, parts: &'a Parts, place: &'a Number) -> Result<Bytes<'a>, Failed> {
         let text = self.text(&parts.text)?;
-        let place = usize::try_from(self.number(place)?).map_err(|_| Failed)?;
-        let found = parts_of(self.scratch.get(text), parts).nth(place.min(PARTS_MAX));
+        let place = usize::try_from(self.number(place)?).ok().filter(|place| *place <= PARTS_MAX).ok_or(Failed)?;
+        let found = parts_of(self.scratch.get(text), parts).nth(place);
         found.map(|(from, to)| part(text, from, to)).ok_or(Failed)
     }
 
@@ -308,6 +327,10 @@ impl<'a> Evaluation<'a, '_> {
     }
 
     pub(super) fn number(&mut self, number: &'a Number) -> Result<i64, Failed> {
+        self.released(|evaluation| evaluation.number_of(number))
+    }
+
+    fn number_of(&mut self, number: &'a Number) -> Result<i64, Failed> {
         match number {
             Number::Constant(number) => Ok(*number),
             Number::Fact(fact) => Ok(facts::number(*fact, &self.of)),
@@ -356,6 +379,10 @@ impl<'a> Evaluation<'a, '_> {
     }
 
     pub(super) fn real(&mut self, real: &'a Real) -> Result<f64, Failed> {
+        self.released(|evaluation| evaluation.real_of(real))
+    }
+
+    fn real_of(&mut self, real: &'a Real) -> Result<f64, Failed> {
         match real {
             Real::Constant(real) => Ok(*real),
             Real::Choice(parts) => {
@@ -371,11 +398,15 @@ impl<'a> Evaluation<'a, '_> {
             Real::Times(sides) => Ok(self.real(&sides.0)? * self.real(&sides.1)?),
             Real::Divided(sides) => Ok(self.real(&sides.0)? / self.real(&sides.1)?),
             Real::OfNumber(number) => Ok(self.number(number)? as f64),
-            Real::OfText(text) => self.look(text, real_of)?.ok_or(Failed),
+            Real::OfText(text) => self.look(text, parsed_real)?.ok_or(Failed),
         }
     }
 
     pub(super) fn ip(&mut self, ip: &'a Ip) -> Result<IpAddr, Failed> {
+        self.released(|evaluation| evaluation.ip_of(ip))
+    }
+
+    fn ip_of(&mut self, ip: &'a Ip) -> Result<IpAddr, Failed> {
         match ip {
             Ip::Constant(ip) => Ok(*ip),
             Ip::Fact(fact) => facts::ip(*fact, &self.of).ok_or(Failed),
@@ -396,7 +427,7 @@ fn signed(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn real_of(text: &[u8]) -> Option<f64> {
+fn parsed_real(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok().filter(|real: &f64| real.is_finite())
 }
 

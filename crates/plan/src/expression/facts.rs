@@ -29,7 +29,8 @@ fn single_text<'a>(fact: TextFact, of: &Subject<'a>) -> Option<&'a [u8]> {
         TextFact::Path => request.map(RequestHead::path),
         TextFact::ReceivedPath => request.map(RequestHead::received_path),
         TextFact::QueryString => request.map(|head| head.query().unwrap_or_default()),
-        TextFact::Host => request.map(RequestHead::host),
+        // Without the dot of the root, as routes read it.
+        TextFact::Host => request.map(|head| head.host().strip_suffix(b".").unwrap_or(head.host())),
         TextFact::Authority => request.map(RequestHead::received_authority),
         TextFact::Scheme => Some(facts.scheme.as_str().as_bytes()),
         TextFact::Protocol => request.map(|head| head.version.as_str().as_bytes()),
@@ -197,7 +198,7 @@ pub(super) fn has(entry: &Entry, of: &Subject<'_>) -> bool {
         Entry::ResponseHeader(name) => of.response.is_some_and(|head| head.fields.get(name).is_some()),
         Entry::Query(name) => raw_parameter(of, name).is_some(),
         Entry::Cookie(_) | Entry::ProxyTlv(_) => single(entry, of).is_some(),
-        Entry::Claim(name) => claim(name, of).is_some(),
+        Entry::Claim(name) => claim(name, of).is_some_and(|value| !value.is_null()),
     }
 }
 

@@ -59,7 +59,7 @@ fn with_subject<R>(look: impl FnOnce(Subject<'_>) -> R) -> R {
     let mut notes = Notes::default();
     notes.set_user(b"ann");
     let claims =
-        br#"{"sub": "7", "roles": ["user", "admin", 5], "age": 42, "scope": "read write", "org": {"id": true}}"#;
+        br#"{"sub": "7", "roles": ["user", "admin", 5], "age": 42, "scope": "read write", "org": {"id": true}, "tenant": null}"#;
     notes.set_claims(std::sync::Arc::new(crate::jose::Claims::from_json(claims).unwrap()));
     look(Subject::of_request(&head, &facts).with_notes(&notes))
 }
@@ -195,7 +195,7 @@ fn conditions_hold_or_not() {
         "\"3\" in request.query[\"page\"]",
         "\"admin\" in jwt.claims[\"roles\"] && !(\"root\" in jwt.claims[\"roles\"])",
         "\"write\" in jwt.claims.scope && \"42\" in jwt.claims.age && \"5\" in jwt.claims.roles",
-        "has(jwt.claims.org) && !has(jwt.claims.none)",
+        "has(jwt.claims.org) && !has(jwt.claims.none) && !has(jwt.claims.tenant)",
         "\"v1\" in request.path.split(\"/\")",
         "request.headers[\"x-b\"].orValue(\"\") != \"1\"",
         "request.headers[?\"x-b\"].orValue(\"\") == \"\" && connection.?sender_id.orValue(\"-\") == \"-\"",
@@ -690,4 +690,33 @@ fn a_route_and_a_log_read_tables_by_keys_that_they_know() {
     assert!(compile(&by_user, "tables.users[request.host].requests > 2", Scope::Route).is_ok());
     assert!(compile(&[], "tables.users.requests > 2", Scope::Route).is_err());
     assert!(Value::compile("tables.users.requests", Scope::Request).is_err(), "keys of tables read no table");
+}
+
+#[test]
+fn a_long_value_in_many_terms_leaves_each_term_its_room() {
+    let mut head = RequestHead::default();
+    let mut value = "A".repeat(32 * 1024);
+    value.push_str("EVIL");
+    head.fields.append(&FieldName::new("user-agent").unwrap(), value.as_bytes());
+    head.fields.append(&FieldName::new("host").unwrap(), b"Admin.example.");
+    let listed: String = (0..40).map(|n| format!("request.headers[\"user-agent\"].lowerAscii() + \"{n}\", ")).collect();
+    let terms: String =
+        (0..40).map(|n| format!("request.headers[\"user-agent\"].lowerAscii().contains(\"bot{n}\") || ")).collect();
+    with_subject(|of| {
+        let of = Subject { request: Some(&head), ..of };
+        for text in [
+            format!("{terms}request.headers[\"user-agent\"].lowerAscii().endsWith(\"evil\")"),
+            format!(
+                "request.headers[\"user-agent\"].lowerAscii() in [{listed}request.headers[\"user-agent\"].lowerAscii()]"
+            ),
+        ] {
+            let mut scratch = b"kept".to_vec();
+            let condition = Condition::compile(&text, Scope::Request).unwrap_or_else(|issue| panic!("{text}: {issue}"));
+            assert!(condition.is_true(of, &mut scratch), "{text}");
+            assert_eq!(scratch, b"kept");
+        }
+        // Routes ignore the dot of the root, too.
+        let condition = Condition::compile("request.host.lowerAscii() == \"admin.example\"", Scope::Request).unwrap();
+        assert!(condition.is_true(of, &mut Vec::new()));
+    });
 }

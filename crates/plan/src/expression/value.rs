@@ -6,7 +6,7 @@ use crate::route::query;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failed;
 
-/// Bytes that one evaluation may write. Texts that grow beyond have no value.
+/// Bytes that the texts of one term may take while it is evaluated. Texts that grow beyond have no value.
 pub(super) const WRITTEN_BYTES_MAX: usize = 256 * 1024;
 
 /// A text: a part of what the expression is asked about or consists of, or of what was written for it.
@@ -53,6 +53,11 @@ impl<'s> Scratch<'s> {
     /// Returns where the next byte will be written.
     pub(super) fn end(&self) -> usize {
         self.buffer.len()
+    }
+
+    /// Forgets what was written from `end` on.
+    pub(super) fn release(&mut self, end: usize) {
+        self.buffer.truncate(end);
     }
 
     /// Appends a text to what is being written.

@@ -73,8 +73,10 @@ Redis may be one server or a Redis Cluster; its clock counts. Instances that sha
 `equipoise_filter_events_total` counts requests that the store did not judge as `away`, and requests beyond the limit as `limited`, or `marked` in a dry run, and those that waited for their turn
 as `delayed`.
 
-`cost` makes a request take more than one of the allowance: an expression that gives a whole number, such as `int(request.query["n"])`. One that
-costs more than `burst` takes the whole burst; a cost that is missing counts as 1, and one below 0 as 0. A request that costs nothing passes while anything is left.
+`cost` makes a request take more than one of the allowance: an expression that gives a whole number, such as
+`request.path.startsWith("/search") ? 10 : 1`. One that costs more than `burst` takes the whole burst; a cost that is missing counts as 1, and
+one below 0 as 0. A request that costs nothing passes while anything is left. Do not trust a number that the client sends: `-1` costs nothing, and
+a number that is too long has no value. Check its form first: `request.query["n"].matches("^[1-9][0-9]{0,2}$") ? int(request.query["n"]) : 100`.
 
 `response_cost` takes what is known only when the response comes, such as the tokens that a language model has used: an expression over its
 status and header fields. It is taken when the head of the response passes this filter, whatever is left, so that a key may go into debt: its

@@ -126,10 +126,11 @@ impl Edits {
     pub(super) fn clear(&self) -> usize {
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.write();
-        let count = state.list.len();
-        *state = State::default();
+        let old = std::mem::take(&mut *state);
         self.count.store(0, Ordering::Release);
-        count
+        // Look-ups do not wait until it is freed.
+        drop(state);
+        old.list.len()
     }
 
     /// Changes the list, and makes the table of it.
