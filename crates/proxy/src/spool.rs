@@ -103,6 +103,19 @@ impl Drop for SpoolFile {
     }
 }
 
+/// A job that nobody waits for and that has not begun is left out: a disk that hangs would have them pile up with their bytes.
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 impl Writing {
     /// Ready with the memory of what was written, or with the bytes that were not.
     pub(crate) fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Vec<u8>, Unwritten>> {

@@ -35,8 +35,17 @@ fn fickle() -> Origin {
     })
 }
 
+/// A connection whose next request finds a place: it is read when that of the request before it is free again.
+fn connect(product: &Product) -> Peer {
+    let mut peer = product.connect();
+    eventually("there is a place", || peer.get("/").status() == 200);
+    peer
+}
+
 fn send(product: &Product, path: &str, more: &str) -> Peer {
-    Peer::sending(product.web(), format!("GET {path} HTTP/1.1\r\nHost: test\r\n{more}\r\n"))
+    let mut peer = connect(product);
+    peer.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n{more}\r\n"));
+    peer
 }
 
 #[test]
@@ -56,7 +65,7 @@ fn however_an_exchange_ends_its_place_is_free_again() {
                 peer.reset();
             }
             "/body" => {
-                let mut peer = product.connect();
+                let mut peer = connect(&product);
                 peer.send("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\nhalf");
                 peer.reset();
             }

@@ -96,8 +96,13 @@ impl RedisCluster {
     }
 
     fn product(&self, origin: &Origin) -> Product {
+        self.product_of(origin, 2)
+    }
+
+    fn product_of(&self, origin: &Origin, workers: usize) -> Product {
         let text = setup(origin, self.address(), "").text();
-        Product::start(&text.replace("burst: 50,", "burst: 5, key: { header: x-user },"))
+        let text = text.replace("burst: 50,", "burst: 5, key: { header: x-user },");
+        Product::start_in(tempfile::tempdir().expect("a folder"), &text, workers)
     }
 }
 
@@ -156,7 +161,8 @@ fn a_slot_that_moves_takes_its_counts_with_it() {
 #[test]
 fn a_node_that_dies_is_missed_until_its_replica_follows() {
     let (origin, mut cluster) = (Origin::saying("in"), RedisCluster::start(true));
-    let product = cluster.product(&origin);
+    // Each worker learns for itself where the slots are.
+    let product = cluster.product_of(&origin, 1);
     let (user, other) = (cluster.user_of(0), cluster.user_of(1));
     assert_eq!((0..8).filter(|_| status(&product, &user) == 200).count(), 5);
     eventually("the replica has it", || cluster.nodes[3].ask("DBSIZE").starts_with(":1"));

@@ -27,7 +27,10 @@ impl Resolver<'_> {
             Some(file) => self.filed_entries(&format!("{at}/file"), file, (kind, written.field.as_deref()))?,
             None => self.written_entries(&format!("{at}/entries"), name, kind)?,
         };
-        let default = written.default.as_ref().map(|value| value.0.clone());
+        // As it is written, like the values of entries: `1.10` is not 1.1.
+        let node = self.tree.get("maps").and_then(|maps| maps.get(name)).and_then(|map| map.get("default"));
+        let text = node.and_then(Node::text);
+        let default = written.default.as_ref().map(|value| text.map_or_else(|| value.0.clone(), Into::into));
         Some(Map { name: name.into(), kind, default, file: written.file.clone(), entries: Arc::new(entries) })
     }
 

@@ -11,6 +11,7 @@ mod examples;
 mod hostile;
 mod http3;
 mod includes;
+mod maps;
 mod names;
 mod newcomers;
 mod pages;

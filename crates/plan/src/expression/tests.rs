@@ -300,6 +300,12 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("\"a\" + 1 == \"a1\"", "`+` does not take string and int", "string(…)", "\"a\" + 1"),
     ("source.address < \"10.0.0.1\"", "values of the type ip have no order", "in [", "source.address < \"10.0.0.1\""),
     ("source.address == \"10.0.0.0/8\"", "`10.0.0.0/8` is not an IP address", "in [\"10.0.0.0/8\"]", "\"10.0.0.0/8\""),
+    (
+        "request.headers[\"x-real-ip\"] in [\"10.0.0.0/8\"]",
+        "`10.0.0.0/8` is a network, but what stands before `in` is a string",
+        "`ip(…) in […]`",
+        "\"10.0.0.0/8\"",
+    ),
     ("source.address in [\"10.0.0.0/33\"]", "", "", "\"10.0.0.0/33\""),
     ("request.path.matches(\"[\")", "", "", "\"[\""),
     ("request.headers[\"a b\"] == \"\"", "`a b` is not a header field name", "", "\"a b\""),

@@ -109,7 +109,9 @@ async fn read_whole(exchange: &mut Exchange<'_>, bounds: &Bounds, hold: Option<&
     exchange.connection.received = reader.take_leftover();
     exchange.progress.look();
     // Then what is left over is the next request, and nothing of it is to be skipped as a body.
-    exchange.is_read |= matches!(read, Err(Fault::SpoolFailed)) && reader.is_read();
+    // These may end the wait for the file when all of the body is here. After other faults the reader says that it is done, too.
+    let ends_writing = matches!(read, Err(Fault::SpoolFailed | Fault::TotalTimeout | Fault::DrainEnded));
+    exchange.is_read |= ends_writing && reader.is_read();
     read?;
     exchange.is_read = true;
     let trailers = reader.take_trailers();

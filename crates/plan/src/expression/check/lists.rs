@@ -5,7 +5,7 @@ use model::Cidr;
 use super::super::attributes::{Attribute, Fact, TextFact};
 use super::super::program::{Ip, Number, Text, Truth, table_of};
 use super::super::syntax::{Kind, Term};
-use super::super::trouble::Trouble;
+use super::super::trouble::{Span, Trouble};
 use super::{Checker, Typed, dotted, entry, mistyped};
 
 impl Checker<'_> {
@@ -74,8 +74,10 @@ impl Checker<'_> {
         let mut constants: Vec<Box<[u8]>> = Vec::new();
         let mut all = Vec::with_capacity(items.len());
         for item in items {
+            let span = item.span;
             let item = self.text(item)?;
             if let Text::Constant(bytes) = &item {
+                refuse_network(bytes, span)?;
                 constants.push(bytes.clone());
             }
             all.push(item);
@@ -134,4 +136,12 @@ pub(super) fn in_network(checker: &mut Checker<'_>, network: Cidr, term: &Term) 
         other => return Err(mistyped(term.span, "ip", &other)),
     };
     Ok(Truth::IpIn(Box::new((ip, table_of(std::iter::once(network))))))
+}
+
+/// A text that is compared with a network would never be equal.
+fn refuse_network(constant: &[u8], span: Span) -> Result<(), Trouble> {
+    let network = std::str::from_utf8(constant).ok().filter(|text| text.contains('/') && text.parse::<Cidr>().is_ok());
+    let Some(network) = network else { return Ok(()) };
+    let message = format!("`{network}` is a network, but what stands before `in` is a string");
+    Err(Trouble::new(span, message).suggest("make it an address: `ip(…) in […]`"))
 }
