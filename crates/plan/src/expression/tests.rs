@@ -302,7 +302,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("source.address == \"10.0.0.0/8\"", "`10.0.0.0/8` is not an IP address", "in [\"10.0.0.0/8\"]", "\"10.0.0.0/8\""),
     (
         "request.headers[\"x-real-ip\"] in [\"10.0.0.0/8\"]",
-        "`10.0.0.0/8` is a network, but what stands before `in` is a string",
+        "`10.0.0.0/8` is a network, but `in` looks for a string here",
         "`ip(…) in […]`",
         "\"10.0.0.0/8\"",
     ),

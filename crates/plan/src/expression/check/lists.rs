@@ -142,6 +142,6 @@ pub(super) fn in_network(checker: &mut Checker<'_>, network: Cidr, term: &Term) 
 fn refuse_network(constant: &[u8], span: Span) -> Result<(), Trouble> {
     let network = std::str::from_utf8(constant).ok().filter(|text| text.contains('/') && text.parse::<Cidr>().is_ok());
     let Some(network) = network else { return Ok(()) };
-    let message = format!("`{network}` is a network, but what stands before `in` is a string");
+    let message = format!("`{network}` is a network, but `in` looks for a string here");
     Err(Trouble::new(span, message).suggest("make it an address: `ip(…) in […]`"))
 }
