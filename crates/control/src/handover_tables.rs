@@ -83,7 +83,9 @@ pub(crate) fn read_hash_key(told: &Value) -> Option<[u64; 2]> {
 
 /// Reads as many entries as are whole, but no more than are ever handed over.
 fn read(mut bytes: &[u8], table: &Table, is_in_part: bool) -> Vec<Handed> {
-    let count = table.settings().counters.len() + table.settings().rates.len();
+    // Open connections are those of each process, and not handed over.
+    let counters = table.settings().counters.iter().filter(|counter| !counter.is_level()).count();
+    let count = counters + table.settings().rates.len();
     let mut all = Vec::new();
     while let Some((one, rest)) = read_one(bytes, count, is_in_part).filter(|_| all.len() < ENTRIES_MAX) {
         all.push(one);
@@ -122,7 +124,7 @@ mod tests {
             key: TableKey::Header("x-api-key".to_owned()),
             keys_max: 100,
             expire: Duration::from_secs(60),
-            counters: vec![Counter::Requests],
+            counters: vec![Counter::OpenConnections, Counter::Requests],
             rates: vec![(Counter::Errors, Duration::from_secs(10))],
         };
         let table = Arc::new(Table::compile(&Arc::new(settings), None).unwrap());

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use model::map::VALUE_BYTES_MAX;
+
 /// What is wrong with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bad(pub &'static str);
@@ -44,6 +46,10 @@ impl<'a> Data<'a> {
         let Some((item, _)) = self.find(offset, path)? else { return Ok(None) };
         Ok(match item {
             Item::Text(bytes) => {
+                // Texts may lie over one another, and each takes memory of its own.
+                let left = self.left.get().checked_sub(bytes.len() as u64);
+                let left = left.filter(|_| bytes.len() <= VALUE_BYTES_MAX).ok_or(Bad("its values are too long"))?;
+                self.left.set(left);
                 let text = String::from_utf8_lossy(bytes);
                 Some(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
             }

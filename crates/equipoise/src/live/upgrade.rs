@@ -136,7 +136,11 @@ impl Live {
                 self.is_alone.store(false, Ordering::Relaxed);
                 ear.listen(before);
             }
-            Err(_) if before.has_died() => tell_of_death("its open connections are lost"),
+            Err(_) if before.has_died() => {
+                // Its requests are over, and hold no places any more.
+                handover_limits::forget_places(&self.view().plan().unwrap_or_default());
+                tell_of_death("its open connections are lost");
+            }
             Err(error) => return Err(Refusal::Unpublished(format!("the previous process is gone: {error}"))),
         }
         self.take_files();
