@@ -1,8 +1,8 @@
 //! Limits by key, for the process that follows: how far keys are ahead, and how many places they hold.
 //!
-//! A limit is told with where it is, its filter, what it counts and a hash of its settings. Its entries are one text of hexadecimal digits:
+//! A limit goes over with its place, its filter, what it counts and a hash of its settings. Its entries are one text of hexadecimal digits:
 //! of each the hash of its key, and how many nanoseconds it is ahead or how many places it holds, in eight bytes each. The key of the hash
-//! goes with them. Places are told again and again while the process before drains, because it still holds them.
+//! goes with them. The process before reports its places again and again while it drains, because it still holds them.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -16,19 +16,19 @@ use crate::handover_tables::{read_hash_key, write_hash_key};
 
 /// Keys of all rates that are handed over. Limits share this room, and the keys that are furthest ahead go first.
 const RATES_MAX: usize = 500_000;
-/// Keys of all places that are told at a time.
+/// Keys in one report of places.
 const PLACES_MAX: usize = 100_000;
 
-/// What was told of rates, so that it is not told again.
+/// Rates that have gone over, so that they do not go again.
 #[derive(Debug)]
 pub struct Told {
-    /// When it was told.
+    /// When they went over.
     pub at: Instant,
     /// Place of the limit in the plan, hash of a key, and nanoseconds that it was ahead then.
     entries: HashSet<(usize, u64, u64)>,
 }
 
-/// Returns what is known of rates, and what remembers that it was told. With `before`, only what has changed since.
+/// Returns what is known of rates, and what remembers it for the next time. With `before`, only what has changed since.
 pub fn of_rates(plan: &Plan, before: Option<&Told>, now: Instant) -> (Value, Told) {
     let limits = plan.limits();
     let mut rates: Vec<(usize, usize, &Rates)> = Vec::new();

@@ -32,6 +32,7 @@ The signature covers method, path, query, `host`, `content-type`, all `x-amz-` f
 
 Credentials are in `credentials_file`, which has the format of `~/.aws/credentials` and is read again when it changes, or in the environment:
 `access_key_id: "${AWS_ACCESS_KEY_ID}"`, `secret_access_key` and `session_token`. Bodies must not be changed by other filters when they are signed.
+Bodies in chunks with signatures of their own (`aws-chunked`) get 501: switch them off in the client.
 `equipoise_filter_events_total` counts requests that are `signed`, and those that are `refused` because they cannot be.
 
 ```yaml
@@ -145,6 +146,11 @@ struct AwsSignatureStep {
 
 impl RequestStep for AwsSignatureStep {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        let [_, _, digest, _] = &self.names;
+        if head.fields.all(digest).any(|payload| payload.starts_with(b"STREAMING-")) {
+            // The chunks of the body have signatures of the client: without its digest, the endpoint would store them as part of it.
+            return self.refuse(501, "a body in signed chunks (aws-chunked) cannot be signed again", turn);
+        }
         match self.body_max {
             Some(max) => Flow::Need(Need::Body { max }),
             None => self.sign(head, signature::UNSIGNED, turn),

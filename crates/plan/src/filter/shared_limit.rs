@@ -124,9 +124,10 @@ impl Shared {
     }
 }
 
-/// Returns what the keys of the limit of a name begin with: also the length of the name, so that none ends where a key begins.
+/// Returns what the keys of the limit of a name begin with: also the length of the name, so that none ends where a key begins. It has no
+/// braces: a Redis Cluster would take what is between them for a hash tag, and keep all keys of the limit on one node.
 fn prefix(name: &str) -> Vec<u8> {
-    format!("equipoise:limit:{}:{name}:", name.len()).into_bytes()
+    format!("equipoise:limit:{}:{}:", name.len(), name.replace('{', "(").replace('}', ")")).into_bytes()
 }
 
 /// Returns the key in the store: no two keys have the same.
@@ -162,6 +163,12 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn the_name_of_a_limit_holds_no_hash_tag_of_a_redis_cluster() {
+        let [one, other] = [b"a", b"b"].map(|key| stored_key(&prefix("100/m 100 Client(Network { v4: 1 })"), key));
+        assert!(one != other && !one.iter().chain(&other).any(|byte| b"{}".contains(byte)));
+    }
 
     #[test]
     fn no_two_names_and_keys_have_one_key_in_the_store() {

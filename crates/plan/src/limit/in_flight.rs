@@ -93,16 +93,21 @@ impl InFlight {
             return;
         }
         let mut inherited = lock(&live.inherited);
+        let mut before = std::mem::take(&mut *inherited);
         let mut held = Counts::default();
         for [hash, count] in handed.entries.iter().filter(|[_, count]| *count > 0).take(INHERITED_MAX) {
             held.insert(*hash, (*count).min(INHERITED_PLACES_MAX) as u32);
         }
-        for (hash, count) in &held {
-            *live.shard(*hash).entry(*hash).or_default() += count;
+        for (hash, now) in &held {
+            // In one look, so that no place ever counts twice.
+            let mut counts = live.shard(*hash);
+            let count = counts.entry(*hash).or_default();
+            *count = (*count + now).saturating_sub(before.remove(hash).unwrap_or(0));
         }
-        for (hash, count) in std::mem::replace(&mut *inherited, held) {
+        for (hash, count) in before {
             live.leave(hash, count);
         }
+        *inherited = held;
     }
 
     /// Gives back the places that the process before held, which has ended.
@@ -190,6 +195,30 @@ mod tests {
         assert!(table.enter(b"a", 3, &mut chance).is_some() && table.enter(b"a", 3, &mut chance).is_none());
         // A limit that falls refuses until enough have left.
         assert!(table.enter(b"a", 1, &mut chance).is_none());
+    }
+
+    #[test]
+    fn places_of_the_process_before_never_count_twice_while_they_are_reported_again() {
+        let (old, new) = (InFlight::default(), InFlight::default());
+        for key in 0..100_u32 {
+            old.enter(&key.to_le_bytes(), 10, &mut || 7).unwrap();
+        }
+        let report = old.hand_over(usize::MAX).unwrap();
+        new.inherit(&report);
+        let is_over = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..1_000 {
+                    new.inherit(&report);
+                }
+                is_over.store(1, Ordering::Release);
+            });
+            while is_over.load(Ordering::Acquire) == 0 {
+                assert!((0..100_u32).all(|key| new.count(&key.to_le_bytes()) == 1));
+            }
+        });
+        new.disinherit();
+        assert_eq!(new.keys(), 0);
     }
 
     #[test]

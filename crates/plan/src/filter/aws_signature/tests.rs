@@ -151,6 +151,15 @@ fn bodies_are_signed_up_to_their_bound() {
 }
 
 #[test]
+fn bodies_in_chunks_that_the_client_has_signed_are_refused() {
+    for payload in ["STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"] {
+        let mut head = request("PUT", "/", &[("host", "a"), ("X-Amz-Content-Sha256", payload)]);
+        let refused = Flow::refuse(501, "a body in signed chunks (aws-chunked) cannot be signed again");
+        assert_eq!(signed(&settings(json!({})), &mut head, 0, None), refused);
+    }
+}
+
+#[test]
 fn a_rehearsal_shows_no_signature() {
     let (world, mut beside) = (World::new(), Beside::new());
     beside.is_rehearsal = true;

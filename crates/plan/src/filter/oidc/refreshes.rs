@@ -3,7 +3,7 @@
 //! Providers accept a refresh token once, and end the session when it comes twice. A browser sends several requests with the old cookie.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::session::{Opened, Session};
@@ -23,7 +23,7 @@ pub(super) enum Refresh {
     Running,
     /// It has led to this session.
     Done(Arc<Opened>),
-    /// The provider has refused it, or the user has logged out: the session has ended.
+    /// The provider has refused it, or the user has logged out.
     Refused,
     /// The provider was not available a moment ago.
     Failed,
@@ -34,24 +34,40 @@ type Key = (String, u64);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Refreshes(Mutex<HashMap<Key, (Instant, Refresh)>>);
+pub(super) struct Refreshes(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    refreshes: HashMap<Key, (Instant, Refresh)>,
+    /// Sessions that were logged out, by what stays the same over their refreshes.
+    ended: HashMap<String, Instant>,
+}
+
+impl Known {
+    fn has_ended(&self, session: &Session, now: Instant) -> bool {
+        self.ended.get(&session.key).is_some_and(|until| now < *until)
+    }
+}
 
 impl Refreshes {
     /// Begins a refresh that takes no longer than `timeout`. Returns what is known of it if it has begun before.
     pub(super) fn begin(&self, session: &Session, now: Instant, timeout: Duration) -> Option<Refresh> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = key(session);
-        if let Some((until, refresh)) = known.get(&key)
+        let mut known = self.known();
+        if known.has_ended(session, now) {
+            return Some(Refresh::Refused);
+        }
+        let (refreshes, key) = (&mut known.refreshes, key(session));
+        if let Some((until, refresh)) = refreshes.get(&key)
             && now < *until
         {
             return Some(refresh.clone());
         }
-        if known.len() >= SESSIONS_MAX {
-            known.retain(|_, (until, _)| now < *until);
+        if refreshes.len() >= SESSIONS_MAX {
+            refreshes.retain(|_, (until, _)| now < *until);
         }
-        if known.len() < SESSIONS_MAX {
+        if refreshes.len() < SESSIONS_MAX {
             // An exchange that is cancelled leaves it so, until it is over.
-            known.insert(key, (now + timeout, Refresh::Running));
+            refreshes.insert(key, (now + timeout, Refresh::Running));
         }
         None
     }
@@ -59,31 +75,33 @@ impl Refreshes {
     /// Ends a refresh with what is known of it from now on. Returns `false` if the user has logged out meanwhile.
     pub(super) fn end(&self, session: &Session, now: Instant, outcome: Refresh) -> bool {
         let lasts = if matches!(outcome, Refresh::Failed) { PAUSE } else { REMEMBERED };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.get_mut(&key(session)) {
-            Some((until, Refresh::Refused)) if now < *until => return false,
-            Some(entry) => *entry = (now + lasts, outcome),
-            None => {}
+        let mut known = self.known();
+        if let Some(entry) = known.refreshes.get_mut(&key(session)) {
+            *entry = (now + lasts, outcome);
         }
-        true
+        !known.has_ended(session, now)
     }
 
     /// Ends a session at its logout, so that no request that comes with its cookies in the next minute brings it back.
     pub(super) fn log_out(&self, session: &Session, now: Instant) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = key(session);
-        if known.len() >= SESSIONS_MAX {
-            known.retain(|_, (until, _)| now < *until);
+        let ended = &mut self.known().ended;
+        if ended.len() >= SESSIONS_MAX {
+            ended.retain(|_, until| now < *until);
         }
-        if known.len() < SESSIONS_MAX || known.contains_key(&key) {
-            known.insert(key, (now + REMEMBERED, Refresh::Refused));
+        if ended.len() < SESSIONS_MAX {
+            ended.insert(session.key.clone(), now + REMEMBERED);
         }
     }
 
     /// Returns whether the session has ended a moment ago.
     pub(super) fn is_refused(&self, session: &Session, now: Instant) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(known.get(&key(session)), Some((until, Refresh::Refused)) if now < *until)
+        let known = self.known();
+        let refused = known.refreshes.get(&key(session));
+        known.has_ended(session, now) || matches!(refused, Some((until, Refresh::Refused)) if now < *until)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

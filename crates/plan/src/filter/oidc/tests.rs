@@ -477,6 +477,24 @@ fn a_session_that_was_logged_out_is_not_brought_back_by_requests_that_were_under
 }
 
 #[test]
+fn a_logout_after_a_refresh_ends_the_cookies_from_before_it_too() {
+    let mut site = site();
+    let old = site.logged_in();
+    site.now = NOW + 560;
+    let mut refreshing = site.with(&old, &[]);
+    assert!(matches!(site.ask(&mut refreshing).0, Flow::Need(Need::Call(_))));
+    let (flow, beside) = site.resume(&mut refreshing, reply(200, &site.tokens("", json!({}))));
+    assert_eq!(flow, Flow::Continue);
+    let new: Vec<&str> = beside.notes.cookies.iter().filter_map(|cookie| cookie.split(';').next()).collect();
+    let new = new.join("; ");
+    assert_eq!(site.ask(&mut site.with(&old, &[])).0, Flow::Continue, "the refresh is shared");
+    let fields = [("host", "shop.example"), ("cookie", &*new)];
+    assert_eq!(answer(site.ask(&mut request("GET", "/oauth2/logout", &fields)).0).status, 302);
+    let (flow, beside) = site.ask(&mut site.with(&old, &[]));
+    assert_eq!((answer(flow).status, beside.notes.cookies.len()), (401, 0));
+}
+
+#[test]
 fn a_refresh_with_a_key_that_is_not_known_yet_keeps_what_is_known_of_the_user() {
     for (signer, status) in [(Signer::es256("new"), 200), (Signer::es256("k"), 401)] {
         let mut site = site();
