@@ -38,10 +38,10 @@ impl RequestId {
 
     pub(crate) fn new(random: &Random) -> Self {
         let mut id = Self { len: 32, ..Self::NONE };
-        for (place, number) in id.text[..32].chunks_exact_mut(16).zip([random.next(), random.next()]) {
-            for (nibble, digit) in place.iter_mut().enumerate() {
-                *digit = b"0123456789abcdef"[(number >> (nibble * 4)) as usize & 15];
-            }
+        let (first, second) = (random.next(), random.next());
+        let halves = [first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32];
+        for (place, number) in id.text[..32].chunks_exact_mut(8).zip(halves) {
+            place.copy_from_slice(&hexadecimal(number));
         }
         id
     }
@@ -66,9 +66,30 @@ impl RequestId {
     }
 }
 
+/// The digits of `number`, the lowest first, all eight at once: every request has an id.
+fn hexadecimal(number: u32) -> [u8; 8] {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    // A nibble to each byte.
+    let mut digits = u64::from(number);
+    digits = (digits | digits << 16) & 0x0000_ffff_0000_ffff;
+    digits = (digits | digits << 8) & 0x00ff_00ff_00ff_00ff;
+    digits = (digits | digits << 4) & (15 * ONES);
+    // 10 and more are letters: 6 makes them overflow their nibble.
+    let letters = (digits + 6 * ONES) >> 4 & ONES;
+    (digits + u64::from(b'0') * ONES + letters * u64::from(b'a' - 10 - b'0')).to_le_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hexadecimal_digits_are_those_of_the_standard_library_backwards() {
+        for number in [0, 1, 9, 10, 15, 0x89ab_cdef, 0x0123_4567, u32::MAX] {
+            let digits = hexadecimal(number).into_iter().rev().map(char::from).collect::<String>();
+            assert_eq!(digits, format!("{number:08x}"));
+        }
+    }
 
     #[test]
     fn request_ids_are_distinct_and_a_strange_one_is_not_adopted() {

@@ -43,13 +43,15 @@ impl Digits {
     }
 }
 
-/// Appends `number` in decimal.
+/// Appends `number` in decimal. Parts of addresses and the lengths of most bodies are short: each length has its own few instructions.
 pub(crate) fn push_decimal(out: &mut Vec<u8>, number: u64) {
-    if number < 10 {
-        out.push(b'0' + number as u8);
-        return;
+    let digit = |number: u64| b'0' + (number % 10) as u8;
+    match number {
+        0..10 => out.push(digit(number)),
+        10..100 => out.extend_from_slice(&[digit(number / 10), digit(number)]),
+        100..1_000 => out.extend_from_slice(&[digit(number / 100), digit(number / 10), digit(number)]),
+        _ => out.extend_from_slice(Digits::of(number).as_bytes()),
     }
-    out.extend_from_slice(Digits::of(number).as_bytes());
 }
 
 #[cfg(test)]
@@ -64,7 +66,7 @@ mod tests {
 
     #[test]
     fn numbers_are_written_as_the_standard_library_writes_them() {
-        for number in [0, 1, 9, 10, 99, 100, 12_345, u64::from(u32::MAX), u64::MAX] {
+        for number in [0, 1, 9, 10, 42, 99, 100, 207, 999, 1_000, 12_345, u64::from(u32::MAX), u64::MAX] {
             let mut out = Vec::new();
             push_decimal(&mut out, number);
             assert_eq!(out, number.to_string().as_bytes());

@@ -31,28 +31,36 @@ pub enum Known {
 impl Known {
     /// Returns which field `name` is, ignoring case.
     pub fn of(name: &[u8]) -> Self {
-        let (text, known): (&[u8], Self) = match name.len() {
-            2 => (b"te", Self::Te),
-            4 if name[0] | 0x20 == b'h' => (b"host", Self::Host),
-            4 => (b"date", Self::Date),
-            6 if name[0] | 0x20 == b'e' => (b"expect", Self::Expect),
-            6 if name[0] | 0x20 == b'c' => (b"cookie", Self::Cookie),
-            6 => (b"origin", Self::Origin),
-            7 if name[0] | 0x20 == b'u' => (b"upgrade", Self::Upgrade),
-            7 => (b"trailer", Self::Trailer),
-            9 => (b"forwarded", Self::Forwarded),
-            10 if name[0] | 0x20 == b'c' => (b"connection", Self::Connection),
-            10 => (b"keep-alive", Self::KeepAlive),
-            12 => (b"x-request-id", Self::XRequestId),
-            14 => (b"content-length", Self::ContentLength),
-            15 => (b"x-forwarded-for", Self::XForwardedFor),
-            16 if name[0] | 0x20 == b'p' => (b"proxy-connection", Self::ProxyConnection),
-            16 => (b"x-forwarded-host", Self::XForwardedHost),
-            17 if name[0] | 0x20 == b't' => (b"transfer-encoding", Self::TransferEncoding),
-            17 => (b"x-forwarded-proto", Self::XForwardedProto),
-            _ => return Self::Other,
-        };
-        if name.eq_ignore_ascii_case(text) { known } else { Self::Other }
+        match name.len() {
+            2 => Self::Te.of_text(name, b"te"),
+            4 if name[0] | 0x20 == b'h' => Self::Host.of_text(name, b"host"),
+            4 => Self::Date.of_text(name, b"date"),
+            6 if name[0] | 0x20 == b'e' => Self::Expect.of_text(name, b"expect"),
+            6 if name[0] | 0x20 == b'c' => Self::Cookie.of_text(name, b"cookie"),
+            6 => Self::Origin.of_text(name, b"origin"),
+            7 if name[0] | 0x20 == b'u' => Self::Upgrade.of_text(name, b"upgrade"),
+            7 => Self::Trailer.of_text(name, b"trailer"),
+            9 => Self::Forwarded.of_text(name, b"forwarded"),
+            10 if name[0] | 0x20 == b'c' => Self::Connection.of_text(name, b"connection"),
+            10 => Self::KeepAlive.of_text(name, b"keep-alive"),
+            12 => Self::XRequestId.of_text(name, b"x-request-id"),
+            14 => Self::ContentLength.of_text(name, b"content-length"),
+            15 => Self::XForwardedFor.of_text(name, b"x-forwarded-for"),
+            16 if name[0] | 0x20 == b'p' => Self::ProxyConnection.of_text(name, b"proxy-connection"),
+            16 => Self::XForwardedHost.of_text(name, b"x-forwarded-host"),
+            17 if name[0] | 0x20 == b't' => Self::TransferEncoding.of_text(name, b"transfer-encoding"),
+            17 => Self::XForwardedProto.of_text(name, b"x-forwarded-proto"),
+            _ => Self::Other,
+        }
+    }
+
+    /// This field if `name` is `text`, ignoring case. The length is a constant, so that whole words are compared instead of bytes.
+    #[inline]
+    fn of_text<const N: usize>(self, name: &[u8], text: &[u8; N]) -> Self {
+        let Ok(name) = <&[u8; N]>::try_from(name) else { return Self::Other };
+        // Only letters have a second form; `-` has none.
+        let differs = |(a, b): (&u8, &u8)| (a | if b.is_ascii_lowercase() { 0x20 } else { 0 }) ^ b;
+        if name.iter().zip(text).map(differs).fold(0, |all, one| all | one) == 0 { self } else { Self::Other }
     }
 
     /// Returns whether the field is hop-by-hop and never forwarded (RFC 9110 section 7.6.1). Fields that `Connection` names are hop-by-hop
@@ -140,4 +148,47 @@ pub fn is_field_value(text: &[u8]) -> bool {
 pub fn reads_as(name: &[u8], other: &str) -> bool {
     let plain = |byte: u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
     other.len() == name.len() && other.bytes().zip(name).all(|(a, &b)| plain(a) == plain(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [(&str, Known); 18] = [
+        ("te", Known::Te),
+        ("host", Known::Host),
+        ("date", Known::Date),
+        ("expect", Known::Expect),
+        ("cookie", Known::Cookie),
+        ("origin", Known::Origin),
+        ("upgrade", Known::Upgrade),
+        ("trailer", Known::Trailer),
+        ("forwarded", Known::Forwarded),
+        ("connection", Known::Connection),
+        ("keep-alive", Known::KeepAlive),
+        ("x-request-id", Known::XRequestId),
+        ("content-length", Known::ContentLength),
+        ("x-forwarded-for", Known::XForwardedFor),
+        ("proxy-connection", Known::ProxyConnection),
+        ("x-forwarded-host", Known::XForwardedHost),
+        ("transfer-encoding", Known::TransferEncoding),
+        ("x-forwarded-proto", Known::XForwardedProto),
+    ];
+
+    #[test]
+    fn names_are_known_in_any_case_and_only_whole() {
+        for (name, known) in ALL {
+            assert_eq!(Known::of(name.as_bytes()), known);
+            assert_eq!(Known::of(name.to_ascii_uppercase().as_bytes()), known);
+            for place in 0..name.len() {
+                // Every other byte is another field, also those that differ in the bit of case alone.
+                for bit in 0..8 {
+                    let mut other = name.as_bytes().to_vec();
+                    other[place] ^= 1 << bit;
+                    let same = other.eq_ignore_ascii_case(name.as_bytes());
+                    assert_eq!(Known::of(&other) == known, same, "{name}: byte {place}, bit {bit}");
+                }
+            }
+        }
+    }
 }
