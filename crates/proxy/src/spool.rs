@@ -14,10 +14,13 @@ use std::task::{Context as TaskContext, Poll, ready};
 
 use model::limits::BUFFER_BYTES;
 use plan::filter::Hold;
+use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Threads of a worker that read and write files.
 pub(crate) const THREADS: usize = 4;
+/// Bytes of a file that its worker closes itself.
+const CLOSED_HERE_MAX: u64 = 1 << 20;
 /// Names that are tried where the file system has no files without one.
 const NAMES_MAX: u32 = 16;
 
@@ -99,7 +102,16 @@ impl SpoolFile {
 
 impl Drop for SpoolFile {
     fn drop(&mut self) {
-        self.hold.give_disk(*self.taken.get_mut());
+        let (file, taken, hold) = (self.file.take(), *self.taken.get_mut(), Arc::clone(&self.hold));
+        // The file has no name, so that closing it frees its blocks on the disk: for a long one that takes a while.
+        let close = move || {
+            drop(file);
+            hold.give_disk(taken);
+        };
+        match Handle::try_current() {
+            Ok(handle) if taken > CLOSED_HERE_MAX => drop(handle.spawn_blocking(close)),
+            _ => close(),
+        }
     }
 }
 
@@ -227,6 +239,24 @@ pub(crate) mod tests {
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(0o600);
         is_private_and_nameless(&unlinked(Path::new(&somewhere()), &options).expect("it can be written to"));
+    }
+
+    #[tokio::test]
+    async fn a_long_file_is_closed_beside_its_worker_and_gives_its_room_back() {
+        let length = CLOSED_HERE_MAX + 1;
+        let hold = Arc::new(hold_in(&somewhere(), 1, length));
+        let file = SpoolFile::new(hold.clone());
+        assert!(file.reserve(length));
+        let mut writing = file.write(b"begun".to_vec(), 0);
+        poll_fn(|cx| writing.poll(cx)).await.expect("it is written");
+        drop((file, writing));
+        let other = SpoolFile::new(hold);
+        let room = async {
+            while !other.reserve(length) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), room).await.expect("the file is closed");
     }
 
     #[test]

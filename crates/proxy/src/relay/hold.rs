@@ -98,6 +98,13 @@ impl Held {
         if self.is_for_file { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
+    /// Gives the room back that was taken for a push: the receiver has caught up, and what comes next is not held.
+    pub(super) fn give_room(&mut self) {
+        if self.room > 0 {
+            self.hold.give_memory(std::mem::take(&mut self.room));
+        }
+    }
+
     /// Takes the next bytes, for which there is room; `is_last`: nothing follows.
     pub(super) fn push(&mut self, bytes: &[u8], is_last: bool) {
         debug_assert!(!self.is_over || bytes.is_empty(), "nothing follows the end");

@@ -71,6 +71,18 @@ async fn memory_holds_what_it_has_room_for_and_gives_it_back() {
 }
 
 #[tokio::test]
+async fn room_for_what_is_not_pushed_is_given_back() {
+    let hold = Arc::new(Hold { spool: None, ..hold_in(&somewhere(), 3 * PUSH, 1 << 20) });
+    let mut held = Held::new(hold.clone());
+    assert!(has_room(&mut held) && used(&hold));
+    held.give_room();
+    assert!(!used(&hold), "the receiver has caught up");
+    push(&mut held, &body(0, 10), true).await;
+    assert_eq!(rest(&mut held, 100).await, body(0, 10));
+    assert!(!used(&hold));
+}
+
+#[tokio::test]
 async fn a_body_of_one_route_cannot_take_the_memory_of_all() {
     let hold = Arc::new(Hold { spool: None, ..hold_in(&somewhere(), 4 * PUSH, 1 << 20) });
     let mut all: Vec<_> = (0..4).map(|_| Held::new(hold.clone())).collect();

@@ -29,10 +29,12 @@ impl Pump {
         }
         let Some(stages) = &mut self.stages else { return Poll::Ready(Ok(false)) };
         stages.set_holding(waits);
-        if waits {
+        match stages.held() {
             // What comes meanwhile is held, as long as there is room.
-            let Some(held) = stages.held() else { return Poll::Pending };
-            ready!(held.poll_room(cx))?;
+            Some(held) if waits => ready!(held.poll_room(cx))?,
+            None if waits => return Poll::Pending,
+            Some(held) => held.give_room(),
+            None => {}
         }
         Poll::Ready(Ok(false))
     }
