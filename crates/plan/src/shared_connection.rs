@@ -135,8 +135,9 @@ impl Window {
             return Step::Measure;
         }
         let took = since.map(|since| now.saturating_duration_since(since));
-        // A reader that takes what comes needs one round trip for it. Half as fast still counts: bytes come in bursts.
-        if self.round_trip < UPSTREAM_FAR || took.is_none_or(|took| took > self.round_trip * 2) {
+        // A reader that takes what comes needs one round trip for it, or two and a little: a window is given back in halves, and one half
+        // can wait for the other all the time. A third is for bytes that come in bursts.
+        if self.round_trip < UPSTREAM_FAR || took.is_none_or(|took| took > self.round_trip * 3) {
             return Step::Rest;
         }
         self.bytes = self.bytes.saturating_mul(2).min(self.max);
@@ -275,8 +276,14 @@ mod tests {
     #[test]
     fn a_slow_reader_and_an_endpoint_nearby_leave_a_window_as_it_is() {
         let (near, far) = (Duration::from_millis(1), Duration::from_millis(100));
-        assert_eq!(grown(50, far * 3, far), 128);
+        assert_eq!(grown(50, far * 4, far), 128);
         assert_eq!(grown(50, near, near), 128);
+    }
+
+    #[test]
+    fn a_window_whose_halves_wait_for_each_other_grows_too() {
+        let far = Duration::from_millis(50);
+        assert_eq!(grown(50, far * 2 + far / 5, far), 1024);
     }
 
     #[test]
