@@ -329,6 +329,8 @@ impl ResponseStep for ChargeStep {
         if let Some((cost, note)) = &self.cost.response
             && let Note::Number(number) = turn.notes.get(*note)
         {
+            // Once: a response that cannot be sent is followed by one that says so.
+            turn.notes.set(*note, Note::None);
             let amount = cost.of_response(head, view, turn).unwrap_or(0);
             let verdict = self.rates.charge(number, (&self.limit, amount), turn.now);
             if let Some(headers) = &self.headers {

@@ -612,6 +612,20 @@ fn what_a_response_has_cost_is_a_debt_until_it_is_paid() {
 }
 
 #[test]
+fn a_request_is_charged_once_even_if_its_response_cannot_be_sent() {
+    let mut bench = Bench::new(json!({
+        "rate": "1/s", "burst": 10, "headers": true, "cost": { "expression": "0" }, "response_cost": { "expression": "4" },
+    }));
+    let (facts, mut head) = (bench.world.facts(), request("GET", "/", &[]));
+    assert_eq!(bench.chain.on_request(&mut head, &mut bench.beside.turn(&facts)), Flow::Continue);
+    for status in [200, 502] {
+        let mut answer = response(status, &[]);
+        bench.chain.on_response(&mut answer, &bench.world.view(&head), &mut bench.beside.turn(&facts));
+        assert_eq!(answer.fields.get(&LIMIT).unwrap_or_default(), b"\"1/s\";r=6;t=4");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_cost_is_told_at_it() {
     let of = |more: serde_json::Value| {
         let mut settings = json!({ "rate": "1/s" });
