@@ -126,6 +126,7 @@ mod tests {
             expire: Duration::from_secs(60),
             counters: vec![Counter::OpenConnections, Counter::Requests],
             rates: vec![(Counter::Errors, Duration::from_secs(10))],
+            is_replicated: false,
         };
         let table = Arc::new(Table::compile(&Arc::new(settings), None).unwrap());
         Plan { tables: vec![table], ..Plan::default() }
