@@ -23,6 +23,7 @@ mod loader;
 pub mod names;
 pub mod orders;
 pub mod overrides;
+pub mod peers;
 mod prepare;
 pub mod probes;
 pub mod providers;

@@ -122,6 +122,11 @@ impl Table {
         &self.settings
     }
 
+    /// Returns whether it holds the very entries of another, which was before it or comes after it.
+    pub fn has_entries_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
+
     /// Returns whether it counts this.
     pub fn has(&self, reading: Reading) -> bool {
         self.layout.place(reading).is_some() || (reading.counter.is_level() && !reading.is_rate && self.open.is_some())

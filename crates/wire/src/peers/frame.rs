@@ -53,8 +53,9 @@ pub enum Frame<'a> {
         /// At most [`KNOWN_MAX`].
         known: Vec<u128>,
     },
-    /// Sender: what was asked for is not kept any more; or the receiver lacks what others have sent.
-    Gap,
+    /// Sender: what was asked for is not kept any more; or the receiver lacks what others have sent. It has what these have sent, at most
+    /// [`KNOWN_MAX`].
+    Gap(Vec<u128>),
     /// Receiver: send all that you know.
     Teach,
     /// Sender: it knows too little itself.
@@ -102,8 +103,8 @@ pub fn next(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, Broken> {
 fn read<'a>(kind: u8, body: &mut &'a [u8]) -> Result<Frame<'a>, Broken> {
     Ok(match kind {
         1 => Frame::Hello(hello(body)?),
-        2 => Frame::Follow { after: long(body)?, known: many(body, |body| array(body).map(u128::from_be_bytes))? },
-        3 => Frame::Gap,
+        2 => Frame::Follow { after: long(body)?, known: instances(body)? },
+        3 => Frame::Gap(instances(body)?),
         4 => Frame::Teach,
         5 => Frame::NotYet,
         6 => {
@@ -137,6 +138,16 @@ fn hello(body: &mut &[u8]) -> Result<Hello, Broken> {
     Ok(Hello { version, instance, is_settled: is_settled == 1, name: text(body, NAME_BYTES_MAX)?.to_owned() })
 }
 
+fn instances(body: &mut &[u8]) -> Result<Vec<u128>, Broken> {
+    many(body, |body| array(body).map(u128::from_be_bytes))
+}
+
+fn write_instances(known: &[u128], to: &mut Vec<u8>) {
+    let known = &known[..known.len().min(KNOWN_MAX)];
+    to.extend((known.len() as u16).to_be_bytes());
+    known.iter().for_each(|one| to.extend(one.to_be_bytes()));
+}
+
 fn many<'a, T>(body: &mut &'a [u8], mut one: impl FnMut(&mut &'a [u8]) -> Result<T, Broken>) -> Result<Vec<T>, Broken> {
     let count = usize::from(u16::from_be_bytes(array(body)?));
     if count > KNOWN_MAX {
@@ -160,10 +171,9 @@ pub fn write(frame: &Frame<'_>, to: &mut Vec<u8>) {
         }
         Frame::Follow { after, known } => {
             to.extend(after.to_be_bytes());
-            let known = &known[..known.len().min(KNOWN_MAX)];
-            to.extend((known.len() as u16).to_be_bytes());
-            known.iter().for_each(|one| to.extend(one.to_be_bytes()));
+            write_instances(known, to);
         }
+        Frame::Gap(known) => write_instances(known, to),
         Frame::Segment(segment) => {
             [segment.first, segment.last, segment.age].iter().for_each(|number| to.extend(number.to_be_bytes()));
             to.extend(segment.blocks);
@@ -179,7 +189,7 @@ pub fn write(frame: &Frame<'_>, to: &mut Vec<u8>) {
                 to.extend(number.to_be_bytes());
             }
         }
-        Frame::Gap | Frame::Teach | Frame::NotYet | Frame::Ping | Frame::Unknown(_) => {}
+        Frame::Teach | Frame::NotYet | Frame::Ping | Frame::Unknown(_) => {}
     }
     let length = (to.len() - begin - LENGTH_BYTES) as u32;
     to[begin..begin + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
@@ -189,7 +199,7 @@ fn kind(frame: &Frame<'_>) -> u8 {
     match frame {
         Frame::Hello(_) => 1,
         Frame::Follow { .. } => 2,
-        Frame::Gap => 3,
+        Frame::Gap(_) => 3,
         Frame::Teach => 4,
         Frame::NotYet => 5,
         Frame::Segment(_) => 6,

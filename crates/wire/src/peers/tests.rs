@@ -9,7 +9,7 @@ fn frames() -> Vec<Frame<'static>> {
     vec![
         Frame::Hello(hello),
         Frame::Follow { after: 7, known: vec![1, u128::MAX] },
-        Frame::Gap,
+        Frame::Gap(vec![3]),
         Frame::Teach,
         Frame::NotYet,
         Frame::Segment(Segment { first: 8, last: 9, age: 40, blocks: b"x" }),
@@ -53,7 +53,7 @@ fn newer_versions_may_add_types_and_lengthen_the_greeting() {
 #[test]
 fn frames_that_are_broken_or_too_long_are_refused() {
     let long = ((FRAME_BYTES_MAX + 1) as u32).to_be_bytes();
-    for bad in [&[0, 0, 0, 0][..], &long, &[0, 0, 0, 2, 3, 0], &[0, 0, 0, 1, 7], b"GET / HTTP/1.1\r\n\r\n"] {
+    for bad in [&[0, 0, 0, 0][..], &long, &[0, 0, 0, 2, 4, 0], &[0, 0, 0, 1, 7], b"GET / HTTP/1.1\r\n\r\n"] {
         assert!(next(bad).is_err(), "{bad:?}");
     }
     let many = [&[0, 0, 0, 11, 2][..], &[0; 8], &[0xff, 0xff]].concat();
