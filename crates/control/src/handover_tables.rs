@@ -10,8 +10,8 @@ use plan::Plan;
 use plan::table::{Handed, Table};
 use serde_json::{Map, Value, json};
 
+use crate::chance::chance;
 use crate::handover::{from_hex, to_hex};
-use crate::tables::chance;
 
 /// Entries of all tables that are handed over. Tables share this room, and those of a table that were counted last go first.
 const ENTRIES_MAX: usize = 500_000;

@@ -21,7 +21,7 @@ use crate::difference::Differences;
 use crate::history::{Entry, History};
 use crate::names;
 use crate::overrides::Desired;
-use crate::peers::{self, PeerState, PeersStatus};
+use crate::peers;
 use crate::probes::Reasons;
 use crate::providers::{self, Inbox, Reach};
 use crate::status::{self, Latency, ListenerStatus, State, Status};
@@ -277,7 +277,7 @@ impl View {
         self.push_canaries(&mut gauges);
         plan.routes.iter().for_each(|route| push_filter_events(&mut gauges, route));
         let peers = self.peers();
-        peers.iter().for_each(|status| push_peers(&mut gauges, status));
+        peers.iter().for_each(|status| status.push_gauges(&mut gauges));
         for table in &plan.tables {
             let name = table.name().as_str();
             gauges.push(Gauge::new(Metric::TableEntries, &[name], table.entries() as f64));
@@ -356,25 +356,9 @@ impl View {
         let _ = self.0.peers.set(shared);
     }
 
-    /// Returns how it stands with peers; `None`: none are configured.
-    pub fn peers(&self) -> Option<PeersStatus> {
-        self.plan().filter(|plan| plan.snapshot.peers.is_some())?;
-        self.0.peers.get().map(peers::Shared::status)
-    }
-
-    /// Stops what would change replicated tables, and returns what the process that follows needs beside them.
-    pub fn hand_over_peers(&self) -> Value {
-        self.0.peers.get().map(peers::hand_over).unwrap_or_default()
-    }
-
-    /// No process follows: replication goes on.
-    pub fn resume_peers(&self) {
-        self.0.peers.get().into_iter().for_each(|shared| shared.engine().pause(false));
-    }
-
-    /// Takes over what [`Self::hand_over_peers`] returned in the process before.
-    pub fn inherit_peers(&self, told: &Value) {
-        self.0.peers.get().into_iter().for_each(|shared| peers::inherit(shared, told));
+    /// Returns what peers are looked at by.
+    pub(crate) fn shared_peers(&self) -> Option<&peers::Shared> {
+        self.0.peers.get()
     }
 
     /// The providers and how they are, in the order in which they are configured.
@@ -463,25 +447,6 @@ fn push_provider<'a>(gauges: &mut Vec<Gauge<'a>>, provider: &'a providers::Statu
 }
 
 /// What the filters of a route have counted. Those of one filter that stands there several times are added up.
-fn push_peers<'a>(gauges: &mut Vec<Gauge<'a>>, status: &'a PeersStatus) {
-    for peer in status.peers.iter().filter(|peer| peer.state != PeerState::Own) {
-        let name = if peer.address.is_empty() { &peer.member } else { &peer.address }.as_str();
-        let is_connected = f64::from(u8::from(peer.state == PeerState::Connected));
-        gauges.push(Gauge::new(Metric::PeerConnected, &[name], is_connected));
-        gauges.push(Gauge::new(Metric::PeerLag, &[name], peer.lag.as_secs_f64()));
-        gauges.push(Gauge::new(Metric::PeerBacklog, &[name], peer.backlog_bytes as f64));
-    }
-    let counters = [
-        (Metric::PeersSent, status.sent),
-        (Metric::PeersReceived, status.received),
-        (Metric::PeersSkipped, status.skipped),
-        (Metric::PeersDropped, status.dropped),
-        (Metric::PeersResyncs, status.resyncs),
-        (Metric::PeersRefused, status.refused),
-    ];
-    gauges.extend(counters.map(|(metric, value)| Gauge::new(metric, &[], value as f64)));
-}
-
 fn push_filter_events<'a>(gauges: &mut Vec<Gauge<'a>>, route: &'a RoutePlan) {
     let mut sums: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for counted in route.chain.counted() {

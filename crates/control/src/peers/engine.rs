@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plan::table::{Change, Table, Totals};
-use wire::peers::{Block, Blocks, Frame, Gap, Journal, KNOWN_MAX, Record, Records, Segment, write, write_block};
+use wire::peers::{Block, Blocks, Frame, Gap, Journal, KNOWN_MAX, Record, Records, Segment, write};
 
-use crate::tables::chance;
+use super::parts::Parts;
+use crate::chance::chance;
 
 /// Bytes of the journal.
 const JOURNAL_BYTES_MAX: usize = 16 << 20;
-/// Bytes of the records in one segment or part of a state.
-const PART_BYTES: usize = 256 << 10;
 /// A receiver that was away for longer is taught again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 /// An instance that found no teacher within this time goes by what it has.
@@ -55,6 +54,8 @@ pub(crate) struct Engine {
     is_paused: bool,
     /// Another process has taken over: this one only sends what it still counts.
     is_retired: bool,
+    /// Its last number then.
+    retired_at: u64,
     /// Tables of peers that count something else, which was logged.
     told: HashSet<(u128, String)>,
     pub(crate) figures: Figures,
@@ -114,6 +115,7 @@ impl Engine {
             epoch: 0,
             is_paused: false,
             is_retired: false,
+            retired_at: 0,
             told: HashSet::new(),
             figures: Figures::default(),
         }
@@ -241,6 +243,11 @@ impl Engine {
         if position <= self.head() && (self.receivers.len() < KNOWN_MAX || self.receivers.contains_key(&receiver)) {
             self.receivers.insert(receiver, (position, now));
         }
+    }
+
+    /// Returns whether a receiver has all that was counted.
+    pub(crate) fn has_all(&self, receiver: u128) -> bool {
+        self.receivers.get(&receiver).is_some_and(|(position, _)| *position == self.head())
     }
 
     /// Bytes that a receiver lacks, and for how long it has lacked the oldest of them.
@@ -456,6 +463,12 @@ impl Engine {
     /// Another process has taken over.
     pub(crate) fn retire(&mut self) {
         (self.is_paused, self.is_retired) = (false, true);
+        self.retired_at = self.head();
+    }
+
+    /// Returns whether something was counted that the process that follows does not have from the start.
+    pub(crate) fn owes_successor(&self) -> bool {
+        self.is_retired && self.head() > self.retired_at
     }
 
     pub(crate) fn is_retired(&self) -> bool {
@@ -472,41 +485,6 @@ impl Engine {
             self.note(*instance, *number, now);
         }
         self.is_settled = true;
-    }
-}
-
-/// Blocks of one table, none too long.
-struct Parts<'a> {
-    table: &'a Table,
-    records: Vec<u8>,
-    done: Vec<Vec<u8>>,
-}
-
-impl<'a> Parts<'a> {
-    fn new(table: &'a Table) -> Self {
-        Self { table, records: Vec::new(), done: Vec::new() }
-    }
-
-    fn add(&mut self, record: &Record<'_>) {
-        record.write(&mut self.records);
-        if self.records.len() >= PART_BYTES {
-            self.flush();
-        }
-    }
-
-    fn flush(&mut self) {
-        let mut blocks = Vec::with_capacity(self.records.len() + 80);
-        let table = self.table.name().as_str();
-        write_block(&Block { table, fingerprint: self.table.fingerprint(), records: &self.records }, &mut blocks);
-        self.records.clear();
-        self.done.push(blocks);
-    }
-
-    fn finish(mut self) -> Vec<Vec<u8>> {
-        if !self.records.is_empty() {
-            self.flush();
-        }
-        self.done
     }
 }
 

@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use wire::peers::{Frame, Hello};
+use wire::peers::Frame;
 
 use super::connection::{Connection, SILENCE_MAX, Secrets};
 use super::engine::Taken;
-use super::shared::Shared;
+use super::shared::{Entered, Shared};
 use super::state::Collected;
 
 /// Connections at a time, those included that are not greeted yet.
 const CONNECTIONS_MAX: usize = 128;
 /// Pause before an address is bound again that is taken.
-const BIND_AGAIN: Duration = Duration::from_millis(500);
+const BIND_AGAIN: Duration = Duration::from_millis(50);
 /// Attempts until that is logged: the process before may be about to leave it.
-const BIND_QUIETLY: u32 = 6;
+const BIND_QUIETLY: u32 = 60;
 /// How often a sender is asked again for what it did not have.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 const PING_EVERY: Duration = Duration::from_secs(1);
@@ -66,11 +66,11 @@ async fn welcome(stream: TcpStream, secrets: Rc<Secrets>, shared: Shared) {
         // It has found itself.
         Ok((_, hello)) if hello.instance == shared.me() => {}
         Ok((connection, hello)) => {
-            let number = shared.enter(&hello);
+            let entered = shared.enter(&hello);
             let instance = format!("{:032x}", hello.instance);
             telemetry::log::info("a peer has connected", &[("from", &from), ("instance", &instance)]);
-            let why = hear(connection, (&hello, number), &shared).await.err().unwrap_or_default();
-            shared.leave(&hello, number);
+            let why = hear(connection, &entered, &shared).await.err().unwrap_or_default();
+            drop(entered);
             telemetry::log::info("a peer has left", &[("from", &from), ("instance", &instance), ("reason", &why)]);
         }
     }
@@ -93,9 +93,9 @@ struct Hearing<'a> {
 }
 
 /// Takes in what comes until something fails.
-async fn hear(mut connection: Connection, (hello, number): (&Hello, u64), shared: &Shared) -> Result<(), String> {
+async fn hear(mut connection: Connection, entered: &Entered, shared: &Shared) -> Result<(), String> {
     let mut hearing =
-        Hearing { sender: hello.instance, shared, asked: Asked::Nothing, epoch: 0, state: Collected::default() };
+        Hearing { sender: entered.instance(), shared, asked: Asked::Nothing, epoch: 0, state: Collected::default() };
     let (mut heard, mut pinged, mut asked_at) = (Instant::now(), Instant::now(), None);
     loop {
         let mut is_paused = false;
@@ -108,7 +108,7 @@ async fn hear(mut connection: Connection, (hello, number): (&Hello, u64), shared
                 }
             }
         }
-        if !shared.is_current(hello, number) {
+        if !entered.is_current() {
             return Err("it has connected again".to_owned());
         }
         let is_time = asked_at.is_none_or(|at: Instant| at.elapsed() >= ASK_EVERY);

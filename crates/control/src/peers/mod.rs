@@ -7,6 +7,7 @@ mod connection;
 mod engine;
 mod incoming;
 mod outgoing;
+mod parts;
 mod shared;
 mod state;
 mod status;
@@ -34,6 +35,9 @@ pub use status::{PeerState, PeerStatus, PeersStatus};
 const COLLECT_EVERY: Duration = Duration::from_millis(50);
 /// Time at the end of the process for peers to get what was counted last.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
+
+/// The same for a process that another has followed: that one may not listen yet.
+const FLUSH_RETIRED_WITHIN: Duration = Duration::from_secs(3);
 
 /// Looks whether certificates of peers are of use.
 ///
@@ -146,18 +150,33 @@ async fn run(mut orders: UnboundedReceiver<Order>, shared: Shared) {
                 if let Some(settings) = &settings
                     && let Ok(secrets) = Secrets::of(settings)
                 {
-                    let member =
-                        settings::Member { host: settings.listen.ip().to_string(), port: settings.listen.port() };
-                    links.push(Task(spawn_local(outgoing::follow(member, Rc::new(secrets), shared.clone()))));
+                    links.extend(link_to_successor(settings, secrets, &shared));
                 }
             }
         }
     }
     shared.drain();
-    let until = Instant::now() + FLUSH_WITHIN;
-    while !shared.is_flushed() && Instant::now() < until {
+    let is_owed = shared.engine().owes_successor();
+    let (members, within) =
+        if is_owed { (shared.known_members(), FLUSH_RETIRED_WITHIN) } else { (Vec::new(), FLUSH_WITHIN) };
+    let until = Instant::now() + within;
+    while !shared.is_flushed(&members) && Instant::now() < until {
         sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// A link to the process that has taken over, which is where this one was: under the name of this instance among the members, if it has one.
+fn link_to_successor(settings: &settings::Peers, secrets: Secrets, shared: &Shared) -> Vec<Task> {
+    let (secrets, listen) = (Rc::new(secrets), settings.listen.to_string());
+    let own: Vec<_> = {
+        let board = shared.board();
+        board.members.iter().filter(|(_, peer)| peer.state == PeerState::Own).map(|(key, _)| key.clone()).collect()
+    };
+    let places = if own.is_empty() { vec![(listen.clone(), listen)] } else { own };
+    // It is to be connected before this process ends.
+    places.iter().for_each(|key| shared.board().note(key, PeerState::Connecting, Some(shared.me())));
+    let link = |key| Task(spawn_local(outgoing::keep(key, Rc::clone(&secrets), shared.clone())));
+    places.into_iter().map(link).collect()
 }
 
 fn begin(settings: &settings::Peers, shared: &Shared) -> (Option<Task>, Vec<Task>) {

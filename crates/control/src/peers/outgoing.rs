@@ -11,7 +11,7 @@ use wire::peers::{Frame, Gap, Hello};
 
 use super::connection::{Connection, GREETING_WITHIN, SILENCE_MAX, Secrets};
 use super::shared::Shared;
-use super::status::PeerState;
+use super::status::{Key, PeerState};
 use crate::providers::backoff::jittered;
 
 /// How often a name is resolved.
@@ -20,7 +20,7 @@ const RESOLVE_EVERY: Duration = Duration::from_secs(5);
 const ADDRESSES_MAX: usize = 64;
 /// The longest pause between attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-const PAUSE_MIN: Duration = Duration::from_millis(250);
+const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// Pause before an address is tried again that is this instance, or one that is connected by another address.
 const KNOWN_PAUSE: Duration = Duration::from_secs(5);
 /// A state is sent no more often.
@@ -70,14 +70,16 @@ fn unresolved(shared: &Shared, name: &str, why: &str) {
 }
 
 /// Connects again and again.
-pub(super) async fn keep(key: (String, String), secrets: Rc<Secrets>, shared: Shared) {
+pub(super) async fn keep(key: Key, secrets: Rc<Secrets>, shared: Shared) {
+    let is_retired = shared.engine().is_retired();
+    let pause_max = if is_retired { PAUSE_MIN } else { PAUSE_MAX };
     let mut pause = PAUSE_MIN;
     loop {
         let dialed = Connection::dial((&key.1, &key.0), &secrets, &shared.hello()).await;
         let wait = match dialed {
             Err(why) => {
                 shared.failed(&key, &why);
-                pause = (pause * 2).min(PAUSE_MAX);
+                pause = (pause * 2).min(pause_max);
                 pause
             }
             Ok((_, hello)) if hello.instance == shared.me() => {
@@ -103,7 +105,7 @@ pub(super) async fn keep(key: (String, String), secrets: Rc<Secrets>, shared: Sh
 struct Place<'a>(&'a Shared, u128);
 
 impl<'a> Place<'a> {
-    fn take(shared: &'a Shared, key: &(String, String), instance: u128) -> Option<Self> {
+    fn take(shared: &'a Shared, key: &Key, instance: u128) -> Option<Self> {
         let outgoing = &mut shared.board().outgoing;
         if outgoing.contains_key(&instance) {
             return None;

@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 use wire::peers::{Hello, VERSION};
 
 use super::engine::Engine;
-use super::status::{Board, PeerState, PeersStatus};
-use crate::tables::chance;
+use super::status::{Board, Key, PeerState, PeersStatus};
+use crate::chance::chance;
 
 /// See the module. Cheap to clone.
 #[derive(Clone)]
@@ -70,7 +70,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn connected(&self, key: &(String, String), hello: &Hello) {
+    pub(crate) fn connected(&self, key: &Key, hello: &Hello) {
         self.board().note(key, PeerState::Connected, Some(hello.instance));
         let instance = format!("{:032x}", hello.instance);
         let pairs: telemetry::log::Pairs<'_> =
@@ -79,7 +79,7 @@ impl Shared {
     }
 
     /// Logs a failure, unless it is the same again.
-    pub(crate) fn failed(&self, key: &(String, String), why: &str) {
+    pub(crate) fn failed(&self, key: &Key, why: &str) {
         if self.board().fail(key, why) {
             let pairs: telemetry::log::Pairs<'_> = &[("member", &key.0), ("address", &key.1), ("reason", &why)];
             telemetry::log::warn("not connected to a peer", pairs);
@@ -87,23 +87,12 @@ impl Shared {
     }
 
     /// Notes the connection of a sender; one that it had before ends.
-    pub(crate) fn enter(&self, hello: &Hello) -> u64 {
+    pub(crate) fn enter(&self, hello: &Hello) -> Entered {
         let mut board = self.board();
         board.connections += 1;
         let number = board.connections;
         board.incoming.insert(hello.instance, (number, hello.is_settled));
-        number
-    }
-
-    pub(crate) fn is_current(&self, hello: &Hello, number: u64) -> bool {
-        self.board().incoming.get(&hello.instance).is_some_and(|(current, _)| *current == number)
-    }
-
-    pub(crate) fn leave(&self, hello: &Hello, number: u64) {
-        if self.is_current(hello, number) {
-            self.board().incoming.remove(&hello.instance);
-            self.engine().leave(hello.instance);
-        }
+        Entered { shared: self.clone(), instance: hello.instance, number }
     }
 
     /// Logs a connection that was refused: the first at once, and others once in a while.
@@ -118,11 +107,23 @@ impl Shared {
         }
     }
 
-    /// Returns whether all that are connected have all that was counted.
-    pub(crate) fn is_flushed(&self) -> bool {
-        let receivers: Vec<u128> = self.board().outgoing.keys().copied().collect();
-        let (engine, now) = (self.engine(), Instant::now());
-        receivers.into_iter().all(|receiver| engine.lag(receiver, now).0 == 0)
+    /// Returns the members that were connected at some time, this instance included.
+    pub(crate) fn known_members(&self) -> Vec<Key> {
+        let board = self.board();
+        board.members.iter().filter(|(_, peer)| peer.instance.is_some()).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Returns whether these members are connected, and all that are have all that was counted.
+    pub(crate) fn is_flushed(&self, members: &[Key]) -> bool {
+        let receivers: Vec<u128> = {
+            let outgoing = &self.board().outgoing;
+            if !members.iter().all(|member| outgoing.values().any(|key| key == member)) {
+                return false;
+            }
+            outgoing.keys().copied().collect()
+        };
+        let engine = self.engine();
+        receivers.into_iter().all(|receiver| engine.has_all(receiver))
     }
 
     pub(crate) fn status(&self) -> PeersStatus {
@@ -151,6 +152,33 @@ impl Shared {
             dropped: engine.dropped(),
             resyncs: figures.resyncs,
             refused,
+        }
+    }
+}
+
+/// The connection of a sender, as long as this is there.
+pub(crate) struct Entered {
+    shared: Shared,
+    instance: u128,
+    number: u64,
+}
+
+impl Entered {
+    pub(crate) fn instance(&self) -> u128 {
+        self.instance
+    }
+
+    /// Returns whether the sender has no later one.
+    pub(crate) fn is_current(&self) -> bool {
+        self.shared.board().incoming.get(&self.instance).is_some_and(|(current, _)| *current == self.number)
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if self.is_current() {
+            self.shared.board().incoming.remove(&self.instance);
+            self.shared.engine().leave(self.instance);
         }
     }
 }

@@ -19,7 +19,10 @@ impl Collected {
     pub(crate) fn add(&mut self, (engine, teacher): (&mut Engine, u128), blocks: &[u8]) -> Result<(), String> {
         for block in Blocks::new(blocks) {
             let block = block.map_err(|why| why.to_string())?;
-            let Some(table) = engine.table_of(teacher, &block) else { continue };
+            let Some(table) = engine.table_of(teacher, &block) else {
+                engine.figures.skipped += Records::new(block.records).count() as u64;
+                continue;
+            };
             let totals = self.0.entry(block.table.to_owned()).or_default();
             for record in Records::new(block.records) {
                 let record = record.map_err(|why| why.to_string())?;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
+use telemetry::{Gauge, Metric};
+
 /// The state of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PeerState {
@@ -77,27 +79,52 @@ pub struct PeersStatus {
     pub refused: u64,
 }
 
+impl PeersStatus {
+    /// Adds the metrics of peers.
+    pub(crate) fn push_gauges<'a>(&'a self, gauges: &mut Vec<Gauge<'a>>) {
+        for peer in self.peers.iter().filter(|peer| peer.state != PeerState::Own) {
+            let name = if peer.address.is_empty() { &peer.member } else { &peer.address }.as_str();
+            let is_connected = f64::from(u8::from(peer.state == PeerState::Connected));
+            gauges.push(Gauge::new(Metric::PeerConnected, &[name], is_connected));
+            gauges.push(Gauge::new(Metric::PeerLag, &[name], peer.lag.as_secs_f64()));
+            gauges.push(Gauge::new(Metric::PeerBacklog, &[name], peer.backlog_bytes as f64));
+        }
+        let counters = [
+            (Metric::PeersSent, self.sent),
+            (Metric::PeersReceived, self.received),
+            (Metric::PeersSkipped, self.skipped),
+            (Metric::PeersDropped, self.dropped),
+            (Metric::PeersResyncs, self.resyncs),
+            (Metric::PeersRefused, self.refused),
+        ];
+        gauges.extend(counters.map(|(metric, value)| Gauge::new(metric, &[], value as f64)));
+    }
+}
+
+/// A member as it is written, and its address.
+pub(crate) type Key = (String, String);
+
 /// What links note of themselves.
 #[derive(Default)]
 pub(crate) struct Board {
-    pub(crate) members: BTreeMap<(String, String), PeerStatus>,
+    pub(crate) members: BTreeMap<Key, PeerStatus>,
     /// Instances whose counts come here, and whether each knew enough to teach; with a number for each connection.
     pub(crate) incoming: BTreeMap<u128, (u64, bool)>,
     /// Instances that are sent to.
-    pub(crate) outgoing: BTreeMap<u128, (String, String)>,
+    pub(crate) outgoing: BTreeMap<u128, Key>,
     pub(crate) refused: u64,
     pub(crate) connections: u64,
     pub(crate) told_of_stranger: Option<Instant>,
 }
 
 impl Board {
-    pub(crate) fn note(&mut self, key: &(String, String), state: PeerState, instance: Option<u128>) {
+    pub(crate) fn note(&mut self, key: &Key, state: PeerState, instance: Option<u128>) {
         let member = self.entry(key);
         (member.state, member.instance) = (state, instance);
     }
 
     /// Returns whether that is another failure than the last.
-    pub(crate) fn fail(&mut self, key: &(String, String), why: &str) -> bool {
+    pub(crate) fn fail(&mut self, key: &Key, why: &str) -> bool {
         let member = self.entry(key);
         let is_new =
             member.last_error.as_ref().is_none_or(|(_, known)| known != why) || member.state == PeerState::Connected;
@@ -106,7 +133,7 @@ impl Board {
         is_new
     }
 
-    fn entry(&mut self, key: &(String, String)) -> &mut PeerStatus {
+    fn entry(&mut self, key: &Key) -> &mut PeerStatus {
         let (member, address) = key.clone();
         self.members.entry(key.clone()).or_insert_with(|| PeerStatus { member, address, ..PeerStatus::default() })
     }
