@@ -313,7 +313,7 @@ fn hostile_bytes_end_their_connection_and_nothing_else() {
     let (origin, all) = (origin(), addresses::<2>());
     let [one, other] = all.map(|listen| setup(&origin, listen, &all).start());
     connected(&one, 1);
-    let hello = [&b"\0\0\0\x1d\x01EQ-PEERS\0\x01"[..], &[7; 16], &[1, 1, b'x']].concat();
+    let hello = [&b"\0\0\0\x1e\x01EQ-PEERS\0\x01"[..], &[7; 16], &[1, 1, b'x'], b"\0\0\0\x01\x0a"].concat();
     let follows = [
         &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..],
         &[0xff; 64],

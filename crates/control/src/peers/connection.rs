@@ -145,6 +145,24 @@ impl Connection {
         }
     }
 
+    /// Waits until the dialing side goes on after its greeting: it does not, if it has reached this instance by another address before.
+    ///
+    /// # Errors
+    /// It sends something else, or nothing.
+    pub(crate) async fn confirmed(&mut self) -> Result<(), String> {
+        let confirming = async {
+            loop {
+                match self.frame()? {
+                    Some(Frame::Ping) => return Ok(()),
+                    Some(_) => return Err("it did not confirm its greeting".to_owned()),
+                    None => self.fill().await?,
+                }
+            }
+        };
+        let late = |_| format!("it did not confirm its greeting within {GREETING_WITHIN:?}");
+        timeout(GREETING_WITHIN, confirming).await.map_err(late)?
+    }
+
     /// Returns the next frame that has come as a whole.
     pub(crate) fn frame(&mut self) -> Result<Option<Frame<'_>>, String> {
         match next(&self.incoming[self.taken..]).map_err(|why| why.to_string())? {

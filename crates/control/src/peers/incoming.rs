@@ -65,7 +65,10 @@ async fn welcome(stream: TcpStream, secrets: Rc<Secrets>, shared: Shared) {
         }
         // It has found itself.
         Ok((_, hello)) if hello.instance == shared.me() => {}
-        Ok((connection, hello)) => {
+        Ok((mut connection, hello)) => {
+            if connection.confirmed().await.is_err() {
+                return;
+            }
             let entered = shared.enter(&hello);
             let instance = format!("{:032x}", hello.instance);
             telemetry::log::info("a peer has connected", &[("from", &from), ("instance", &instance)]);

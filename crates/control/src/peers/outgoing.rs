@@ -97,7 +97,11 @@ pub(super) async fn keep(key: Key, secrets: Rc<Secrets>, shared: Shared) {
                 }
             },
         };
-        sleep(jittered(wait, &key.1)).await;
+        tokio::select! {
+            () = sleep(jittered(wait, &key.1)) => {}
+            // One that has come may be the one that could not be reached.
+            () = shared.arrived() => {}
+        }
     }
 }
 
@@ -123,6 +127,8 @@ impl Drop for Place<'_> {
 
 /// Sends until something fails.
 async fn serve(mut connection: Connection, hello: &Hello, shared: &Shared) -> Result<(), String> {
+    // This one is meant: another connection to the same instance says nothing after its greeting.
+    connection.send(&Frame::Ping).await?;
     let mut position = None;
     let (mut heard, mut pinged, mut taught) = (Instant::now(), Instant::now(), None);
     loop {

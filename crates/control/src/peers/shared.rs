@@ -21,6 +21,7 @@ struct Inner {
     engine: Mutex<Engine>,
     board: Mutex<Board>,
     drained: Notify,
+    arrived: Notify,
 }
 
 impl Default for Shared {
@@ -28,7 +29,14 @@ impl Default for Shared {
         let me = u128::from(chance()) << 64 | u128::from(chance());
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
         let engine = Mutex::new(Engine::new(me, Instant::now()));
-        Self(Arc::new(Inner { me, name, engine, board: Mutex::default(), drained: Notify::new() }))
+        Self(Arc::new(Inner {
+            me,
+            name,
+            engine,
+            board: Mutex::default(),
+            drained: Notify::new(),
+            arrived: Notify::new(),
+        }))
     }
 }
 
@@ -55,6 +63,11 @@ impl Shared {
     /// Waits until more was counted.
     pub(crate) async fn drained(&self) {
         self.0.drained.notified().await;
+    }
+
+    /// Waits until a peer connects.
+    pub(crate) async fn arrived(&self) {
+        self.0.arrived.notified().await;
     }
 
     /// Collects what was counted, and wakes the links.
@@ -92,6 +105,7 @@ impl Shared {
         board.connections += 1;
         let number = board.connections;
         board.incoming.insert(hello.instance, (number, hello.is_settled));
+        self.0.arrived.notify_waiters();
         Entered { shared: self.clone(), instance: hello.instance, number }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use plan::table::Totals;
+use plan::table::{Table, Totals};
 use wire::peers::{Blocks, Records};
 
 use super::engine::Engine;
@@ -27,7 +27,8 @@ impl Collected {
             for record in Records::new(block.records) {
                 let record = record.map_err(|why| why.to_string())?;
                 // A peer may have a larger table: what this one has no room for is left out.
-                if totals.len() < table.settings().keys_max as usize {
+                let has_room = totals.len() < table.settings().keys_max as usize;
+                if has_room && record.values.len() == table.totals_len() && record.key.len() <= Table::KEY_BYTES_MAX {
                     totals.insert(record.key.to_vec(), (record.idle, record.values));
                 }
             }

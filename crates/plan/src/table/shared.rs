@@ -112,6 +112,11 @@ impl Table {
         keyed::hash([0; 2], self.shape().as_bytes())
     }
 
+    /// Returns the number of values that an entry has in [`Totals`].
+    pub fn totals_len(&self) -> usize {
+        self.layout.unsent().len() + self.layout.rates().count()
+    }
+
     /// Returns the increments that peers do not get, because too many entries were removed at once.
     pub fn lost(&self) -> u64 {
         self.state.shared.as_ref().map_or(0, |shared| shared.lost.load(Ordering::Relaxed))
