@@ -58,16 +58,16 @@ impl Secrets {
         let verifier = verifier.build().map_err(|error| error.to_string())?;
         let (chain, key) = tls::chain_and_key(&given.certificate)?;
         let at = |error: rustls::Error| format!("{}: {error}", given.certificate.chain.path.display());
-        let mut server = ServerConfig::builder_with_provider(provider)
+        let mut accepting = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(at)?
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, key)
             .map_err(at)?;
-        server.alpn_protocols = vec![PROTOCOL.to_vec()];
-        server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.send_tls13_tickets = 0;
-        Ok(Self { sides: Some((TlsAcceptor::from(Arc::new(server)), client)), settings: upstream })
+        accepting.alpn_protocols = vec![PROTOCOL.to_vec()];
+        accepting.session_storage = Arc::new(NoServerSessionStorage {});
+        accepting.send_tls13_tickets = 0;
+        Ok(Self { sides: Some((TlsAcceptor::from(Arc::new(accepting)), client)), settings: upstream })
     }
 
     async fn accept(&self, stream: TcpStream) -> io::Result<Box<dyn Stream>> {

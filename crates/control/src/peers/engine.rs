@@ -12,6 +12,7 @@ use plan::table::{Change, Table, Totals};
 use wire::peers::{Block, Blocks, Frame, Gap, Journal, KNOWN_MAX, Record, Records, Segment, write};
 
 use super::parts::Parts;
+use super::standing::{Figures, Learning, Succession};
 use crate::chance::chance;
 
 /// Bytes of the journal.
@@ -22,10 +23,11 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 const ALONE_AFTER: Duration = Duration::from_secs(2);
 /// The same, while an instance that could teach it is connected.
 const UNTAUGHT_MAX: Duration = Duration::from_secs(30);
-/// An instance that lacks something waits so long for those who have what the only teacher does not.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// What a connected instance has sent is given up no more often for a state without it: two that do not know each other could take turns.
 const GIVEN_UP_MAX: u32 = 16;
+
+/// Increments of each counter by key.
+type Sums = HashMap<Vec<u8>, Vec<i64>>;
 
 /// See the module.
 pub(crate) struct Engine {
@@ -37,41 +39,11 @@ pub(crate) struct Engine {
     /// What each receiver has.
     receivers: HashMap<u128, (u64, Instant)>,
     tables: Vec<Arc<Table>>,
-    /// Tables were named before.
-    follows: bool,
-    is_settled: bool,
-    needs_teaching: bool,
-    teacher: Option<u128>,
-    /// Instances that are connected, whose journals can be asked for again.
-    senders: HashSet<u128>,
-    /// Times that what an instance has sent was given up, to be asked for again.
-    given_up: u32,
-    /// Since when a sender does not have what this instance lacks, and how long that may be so.
-    lacking_since: Option<Instant>,
-    patience: Duration,
-    /// Changes when the vector has gone back.
-    epoch: u64,
-    is_paused: bool,
-    /// Another process has taken over: this one only sends what it still counts.
-    is_retired: bool,
-    /// Its last number then.
-    retired_at: u64,
+    learning: Learning,
+    succession: Succession,
     /// Tables of peers that count something else, which was logged.
     told: HashSet<(u128, String)>,
     pub(crate) figures: Figures,
-}
-
-/// What has happened.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figures {
-    /// Records that were sent.
-    pub(crate) sent: u64,
-    /// Records that were taken in.
-    pub(crate) received: u64,
-    /// Records of tables that this instance does not have, or that count something else there.
-    pub(crate) skipped: u64,
-    /// States of a peer that were taken over.
-    pub(crate) resyncs: u64,
 }
 
 /// What became of a segment.
@@ -104,18 +76,8 @@ impl Engine {
             vector: BTreeMap::new(),
             receivers: HashMap::new(),
             tables: Vec::new(),
-            follows: false,
-            is_settled: false,
-            needs_teaching: false,
-            teacher: None,
-            senders: HashSet::new(),
-            given_up: 0,
-            lacking_since: None,
-            patience: PATIENCE,
-            epoch: 0,
-            is_paused: false,
-            is_retired: false,
-            retired_at: 0,
+            learning: Learning::default(),
+            succession: Succession::default(),
             told: HashSet::new(),
             figures: Figures::default(),
         }
@@ -127,7 +89,7 @@ impl Engine {
 
     #[cfg(test)]
     pub(crate) fn with_journal(mut self, bytes_max: usize) -> Self {
-        self.patience = Duration::MAX;
+        self.learning.patience = Duration::MAX;
         self.journal = Journal::new(bytes_max);
         self
     }
@@ -138,15 +100,15 @@ impl Engine {
     }
 
     pub(crate) fn is_settled(&self) -> bool {
-        self.is_settled
+        self.learning.is_settled
     }
 
     pub(crate) fn is_paused(&self) -> bool {
-        self.is_paused
+        self.succession.is_paused
     }
 
     pub(crate) fn needs_teaching(&self) -> bool {
-        self.needs_teaching
+        self.learning.needs_teaching
     }
 
     pub(crate) fn table_names(&self) -> Vec<String> {
@@ -154,7 +116,7 @@ impl Engine {
     }
 
     pub(crate) fn epoch(&self) -> u64 {
-        self.epoch
+        self.learning.epoch
     }
 
     pub(crate) fn head(&self) -> u64 {
@@ -170,17 +132,17 @@ impl Engine {
     pub(crate) fn follow(&mut self, tables: Vec<Arc<Table>>) {
         let is_known = |table: &Arc<Table>| self.tables.iter().any(|known| known.has_entries_of(table));
         // A table that is new here may be full at a peer.
-        if self.follows && !tables.iter().all(is_known) {
-            self.needs_teaching = true;
+        if self.learning.follows && !tables.iter().all(is_known) {
+            self.learning.needs_teaching = true;
         }
         self.tables = tables;
-        self.follows = true;
+        self.learning.follows = true;
         self.told.clear();
     }
 
     /// Collects what was counted since the last call.
     pub(crate) fn drain(&mut self, now: Instant) {
-        if self.is_paused {
+        if self.succession.is_paused {
             return;
         }
         let at = self.milliseconds(now);
@@ -199,8 +161,11 @@ impl Engine {
     /// Looks whether there is no one to learn from. `has_teacher`: an instance is connected that knows more.
     pub(crate) fn settle_if_alone(&mut self, has_teacher: bool, now: Instant) {
         let waits = if has_teacher { UNTAUGHT_MAX } else { ALONE_AFTER };
-        if !self.is_settled && self.teacher.is_none() && now.saturating_duration_since(self.begun) >= waits {
-            self.is_settled = true;
+        if !self.learning.is_settled
+            && self.learning.teacher.is_none()
+            && now.saturating_duration_since(self.begun) >= waits
+        {
+            self.learning.is_settled = true;
         }
     }
 
@@ -260,7 +225,7 @@ impl Engine {
 
     /// Returns frames with all that this instance knows; `None`: it knows too little itself.
     pub(crate) fn state(&mut self, now: Instant) -> Option<Vec<Vec<u8>>> {
-        if !self.is_settled || self.is_paused || self.is_retired {
+        if !self.learning.is_settled || self.succession.is_paused || self.succession.is_retired {
             return None;
         }
         self.drain(now);
@@ -269,7 +234,7 @@ impl Engine {
             let mut parts = Parts::new(table);
             // An empty block says that the table is here, and has nothing.
             parts.flush();
-            table.totals(now, &mut |key, idle, values| parts.add(&Record { key, is_reset: false, idle, values }));
+            table.totals(now, |key, idle, values| parts.add(&Record { key, is_reset: false, idle, values }));
             for blocks in parts.finish() {
                 let mut frame = Vec::with_capacity(blocks.len() + 8);
                 write(&Frame::State(&blocks), &mut frame);
@@ -287,42 +252,42 @@ impl Engine {
 
     /// Returns what to ask a sender for; `None`: nothing yet, another teaches.
     pub(crate) fn ask(&mut self, sender: u128) -> Option<Frame<'static>> {
-        self.senders.insert(sender);
-        if self.is_settled && !self.needs_teaching {
+        self.learning.senders.insert(sender);
+        if self.learning.is_settled && !self.learning.needs_teaching {
             let after = self.vector.get(&sender).map_or(0, |(number, _)| *number);
             return Some(Frame::Follow { after, known: self.known() });
         }
-        if self.teacher.is_some_and(|teacher| teacher != sender) || self.is_paused {
+        if self.learning.teacher.is_some_and(|teacher| teacher != sender) || self.succession.is_paused {
             return None;
         }
-        self.teacher = Some(sender);
+        self.learning.teacher = Some(sender);
         Some(Frame::Teach)
     }
 
     /// A sender does not teach, or not any more.
     pub(crate) fn release(&mut self, sender: u128) {
-        if self.teacher == Some(sender) {
-            self.teacher = None;
+        if self.learning.teacher == Some(sender) {
+            self.learning.teacher = None;
         }
     }
 
     /// A sender is not connected any more.
     pub(crate) fn leave(&mut self, sender: u128) {
         self.release(sender);
-        self.senders.remove(&sender);
+        self.learning.senders.remove(&sender);
     }
 
     /// A sender does not have what this instance lacks; `known`: it has what these have sent. To be taught by it is put off while that would
     /// lose what another has sent, who is not connected now.
     pub(crate) fn lacks(&mut self, sender: u128, known: &[u128], now: Instant) {
         let is_known = |instance: u128| known.contains(&instance);
-        self.needs_teaching |= self.may_adopt((sender, &is_known), now);
+        self.learning.needs_teaching |= self.may_adopt((sender, &is_known), now);
     }
 
     fn may_adopt(&mut self, (teacher, is_known): (u128, &dyn Fn(u128) -> bool), now: Instant) -> bool {
-        let since = *self.lacking_since.get_or_insert(now);
-        let is_over = now.saturating_duration_since(since) >= self.patience;
-        is_over || self.missing(teacher, is_known).iter().all(|one| self.senders.contains(one))
+        let since = *self.learning.lacking_since.get_or_insert(now);
+        let is_over = now.saturating_duration_since(since) >= self.learning.patience;
+        is_over || self.missing(teacher, is_known).iter().all(|one| self.learning.senders.contains(one))
     }
 
     /// Instances that have sent something here of which a teacher has nothing.
@@ -334,7 +299,7 @@ impl Engine {
     /// Takes in what a sender has counted.
     pub(crate) fn take(&mut self, sender: u128, segment: &Segment<'_>, now: Instant) -> Taken {
         let has = self.vector.get(&sender).map_or(0, |(number, _)| *number);
-        if self.is_paused || self.is_retired {
+        if self.succession.is_paused || self.succession.is_retired {
             return Taken::Paused;
         }
         if segment.last <= has {
@@ -406,15 +371,16 @@ impl Engine {
         let theirs: BTreeMap<u128, u64> = vector.iter().copied().collect();
         let own = self.own_after(theirs.get(&self.me).copied().unwrap_or(0));
         let is_known = |instance: u128| theirs.contains_key(&instance);
-        if self.is_settled && own.is_some() && !self.may_adopt((teacher, &is_known), now) {
-            self.needs_teaching = false;
+        if self.learning.is_settled && own.is_some() && !self.may_adopt((teacher, &is_known), now) {
+            self.learning.needs_teaching = false;
             return;
         }
         // What others have sent that the teacher does not know at all comes again from those who are there.
         let missing = self.missing(teacher, &is_known);
-        let can_come_again = self.given_up < GIVEN_UP_MAX && missing.iter().all(|one| self.senders.contains(one));
+        let can_come_again =
+            self.learning.given_up < GIVEN_UP_MAX && missing.iter().all(|one| self.learning.senders.contains(one));
         let is_exact = own.is_some() && (missing.is_empty() || can_come_again);
-        self.given_up += u32::from(is_exact && !missing.is_empty());
+        self.learning.given_up += u32::from(is_exact && !missing.is_empty());
         let (own, nothing) = (own.unwrap_or_default(), HashMap::new());
         for table in &self.tables {
             let name = table.name().as_str();
@@ -431,14 +397,14 @@ impl Engine {
             self.note(instance, number.max(has), now);
         }
         self.note(teacher, head, now);
-        (self.is_settled, self.needs_teaching, self.lacking_since) = (true, false, None);
-        self.epoch += 1;
+        (self.learning.is_settled, self.learning.needs_teaching, self.learning.lacking_since) = (true, false, None);
+        self.learning.epoch += 1;
         self.figures.resyncs += 1;
     }
 
     /// What was counted here after a number, by table and key; `None`: not all of it is kept.
-    fn own_after(&self, mut position: u64) -> Option<HashMap<String, HashMap<Vec<u8>, Vec<i64>>>> {
-        let mut own: HashMap<String, HashMap<Vec<u8>, Vec<i64>>> = HashMap::new();
+    fn own_after(&self, mut position: u64) -> Option<HashMap<String, Sums>> {
+        let mut own: HashMap<String, Sums> = HashMap::new();
         while let Some((_, last, _, blocks)) = self.journal.after(position).ok()? {
             position = last;
             for block in Blocks::new(blocks).flatten() {
@@ -457,22 +423,22 @@ impl Engine {
 
     /// Stops collecting and taking in, so that what is handed over belongs together; `false` goes on.
     pub(crate) fn pause(&mut self, is_paused: bool) {
-        self.is_paused = is_paused;
+        self.succession.is_paused = is_paused;
     }
 
     /// Another process has taken over.
     pub(crate) fn retire(&mut self) {
-        (self.is_paused, self.is_retired) = (false, true);
-        self.retired_at = self.head();
+        (self.succession.is_paused, self.succession.is_retired) = (false, true);
+        self.succession.retired_at = self.head();
     }
 
     /// Returns whether something was counted that the process that follows does not have from the start.
     pub(crate) fn owes_successor(&self) -> bool {
-        self.is_retired && self.head() > self.retired_at
+        self.succession.is_retired && self.head() > self.succession.retired_at
     }
 
     pub(crate) fn is_retired(&self) -> bool {
-        self.is_retired
+        self.succession.is_retired
     }
 
     pub(crate) fn hand_over(&self) -> PeersHandover {
@@ -484,7 +450,7 @@ impl Engine {
         for (instance, number) in handed.vector.iter().take(KNOWN_MAX) {
             self.note(*instance, *number, now);
         }
-        self.is_settled = true;
+        self.learning.is_settled = true;
     }
 }
 

@@ -9,6 +9,7 @@ mod incoming;
 mod outgoing;
 mod parts;
 mod shared;
+mod standing;
 mod state;
 mod status;
 

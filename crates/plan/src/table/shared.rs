@@ -268,8 +268,8 @@ impl Table {
         self.layout.unsent().iter().all(has_none)
     }
 
-    /// Calls with each entry as peers know it: without what they have not heard yet.
-    pub fn totals(&self, now: Instant, sink: &mut dyn FnMut(&[u8], u64, Vec<i64>)) {
+    /// Calls with each entry as peers know it: without what they have not heard yet. With its key, and the two of [`Totals`].
+    pub fn totals(&self, now: Instant, mut sink: impl FnMut(&[u8], u64, Vec<i64>)) {
         self.each(now, |entry, tick| {
             let Some(key) = entry.key().filter(|_| !entry.is_nameless()) else { return };
             sink(&key, entry.idle(tick).as_millis() as u64, self.sent(entry, tick));

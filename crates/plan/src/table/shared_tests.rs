@@ -47,7 +47,7 @@ impl Side {
 
     fn totals(&self) -> Totals {
         let mut all = Totals::new();
-        self.0.totals(self.1, &mut |key, idle, values| _ = all.insert(key.to_vec(), (idle, values)));
+        self.0.totals(self.1, |key, idle, values| _ = all.insert(key.to_vec(), (idle, values)));
         all
     }
 
