@@ -36,7 +36,7 @@ impl std::fmt::Display for Member {
 /// TLS between peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeersTls {
-    /// What this instance shows, as a server and as a client.
+    /// What this instance shows, on connections of both directions.
     pub certificate: Certificate,
     /// The authorities that certificates of peers are verified with.
     pub authorities: Pem,

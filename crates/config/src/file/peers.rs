@@ -28,7 +28,7 @@ pub struct Peers {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PeersTls {
-    /// The certificate of this instance, for a server and a client.
+    /// The certificate of this instance, which it shows on connections of both directions.
     pub certificate: Certificate,
     /// CA certificates that peers are verified with, a PEM file. Everyone with a certificate of these is a peer, so use a CA of its own.
     #[schemars(extend("format" = PATH_FORMAT))]
