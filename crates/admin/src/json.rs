@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use control::Canary;
 use control::history::Entry;
+use control::peers::{PeerStatus, PeersStatus};
 use control::providers;
 use control::status::{ClusterStatus, EndpointStatus, Latency, ListenerStatus, Status};
 use serde_json::{Value, json};
@@ -175,5 +176,37 @@ pub(crate) fn endpoint(endpoint: &EndpointStatus) -> Value {
         "connects": totals.connections_opened,
         "connects_failed": totals.connects_failed,
         "reused": totals.reused,
+    })
+}
+
+/// Returns the response of `/api/peers`.
+pub(crate) fn peers(status: Option<&PeersStatus>) -> Value {
+    let Some(status) = status else { return json!({ "peers": [] }) };
+    json!({
+        "instance": format!("{:032x}", status.instance),
+        "is_settled": status.is_settled,
+        "tables": status.tables,
+        "incoming": status.incoming,
+        "records_sent": status.sent,
+        "records_received": status.received,
+        "records_skipped": status.skipped,
+        "dropped": status.dropped,
+        "resyncs": status.resyncs,
+        "refused": status.refused,
+        "peers": status.peers.iter().map(peer).collect::<Vec<_>>(),
+    })
+}
+
+fn peer(peer: &PeerStatus) -> Value {
+    let since = |at: SystemTime| at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    json!({
+        "member": peer.member,
+        "address": peer.address,
+        "state": peer.state.as_str(),
+        "instance": peer.instance.map(|instance| format!("{instance:032x}")),
+        "is_heard": peer.is_heard,
+        "backlog_bytes": peer.backlog_bytes,
+        "lag_ms": peer.lag.as_millis() as u64,
+        "last_error": peer.last_error.as_ref().map(|(at, why)| json!({ "at": since(*at), "message": why })),
     })
 }

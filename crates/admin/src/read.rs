@@ -51,6 +51,7 @@ pub(crate) fn answer(view: &View, what: What, parts: &[String], query: Option<&s
         }
         What::Maps | What::Map | What::MapEntry => maps::answer(view, what, parts, query)?,
         What::Log => Json(json!({ "level": telemetry::log::level().as_str() })).into_response(),
+        What::Peers => Json(json::peers(view.peers().as_ref())).into_response(),
         What::Tables | What::Table | What::Entry => tables::look(view, what, parts, query)?,
         _ => return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such call")),
     })

@@ -317,8 +317,9 @@ fn keep(node: &mut Node, old: Option<&Node>, shown: &Value) {
 }
 
 /// What the files alone decide, and what is reported about who would change it by the API.
-const KEPT: [(&str, &str); 3] = [
+const KEPT: [(&str, &str); 4] = [
     ("admin", "the API cannot change its own listener"),
+    ("peers", "the API cannot change peers"),
     ("providers", "the API cannot change providers"),
     ("watch", "the API cannot change whether files are watched"),
 ];

@@ -20,7 +20,7 @@ use crate::tree::{ByName, HIDDEN, Key, Kind, Node, Scalar};
 /// Keys whose objects have names, and are changed each by itself.
 pub(crate) const NAMED: [&str; 2] = ["listeners", "clusters"];
 /// Keys that only files decide.
-const OF_FILES: [&str; 5] = ["version", "include", "admin", "providers", "watch"];
+const OF_FILES: [&str; 6] = ["version", "include", "admin", "peers", "providers", "watch"];
 
 /// What is changed beside the files. By place (`listeners/web`, `clusters/site`, or `routes` and other keys as a whole): the
 /// text of the object, in YAML; `None` takes it out.

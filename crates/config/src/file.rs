@@ -15,6 +15,7 @@ mod listener;
 mod listener_tls;
 mod map;
 mod matching;
+mod peers;
 mod per_address;
 mod persistence;
 mod provider;
@@ -48,6 +49,7 @@ pub use listener::*;
 pub use listener_tls::*;
 pub use map::*;
 pub use matching::*;
+pub use peers::*;
 pub use per_address::*;
 pub use persistence::*;
 pub use provider::*;
@@ -111,6 +113,8 @@ pub struct File {
     pub names: Names,
     /// The admin listener: page, API and metrics. Without it there is none.
     pub admin: Option<Admin>,
+    /// Other instances, to which tables with `replicate: true` are replicated.
+    pub peers: Option<Peers>,
     /// Where access logs are written.
     #[schemars(default)]
     pub access_logs: Vec<AccessLog>,

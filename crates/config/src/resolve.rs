@@ -22,6 +22,7 @@ mod listener;
 mod map;
 mod objects;
 mod path;
+mod peers;
 mod pem;
 mod per_address;
 mod persistence;
@@ -176,6 +177,7 @@ impl<'a> Resolver<'a> {
             effective.shift_remove("maps");
         }
         let admin = self.single("admin", &mut effective, Self::admin);
+        let peers = self.single("peers", &mut effective, Self::peers);
         let access_logs = self.listed("access_logs", &mut effective, Self::access_log);
         if let Some(formats) = self.log_formats() {
             effective.insert(file::LOG_FORMATS.to_owned(), formats);
@@ -196,6 +198,7 @@ impl<'a> Resolver<'a> {
             tables: tables.into_iter().map(Arc::new).collect(),
             maps: maps.into_iter().map(Arc::new).collect(),
             admin: admin.flatten(),
+            peers: peers.flatten(),
             access_logs: access_logs.into_iter().map(|(_, log)| log).collect(),
             providers: providers.into_iter().map(Arc::new).collect(),
             names: self.names.clone(),

@@ -10,8 +10,8 @@ use plan::Plan;
 use plan::table::{Handed, Table};
 use serde_json::{Map, Value, json};
 
+use crate::chance::chance;
 use crate::handover::{from_hex, to_hex};
-use crate::tables::chance;
 
 /// Entries of all tables that are handed over. Tables share this room, and those of a table that were counted last go first.
 const ENTRIES_MAX: usize = 500_000;
@@ -126,6 +126,7 @@ mod tests {
             expire: Duration::from_secs(60),
             counters: vec![Counter::OpenConnections, Counter::Requests],
             rates: vec![(Counter::Errors, Duration::from_secs(10))],
+            is_replicated: false,
         };
         let table = Arc::new(Table::compile(&Arc::new(settings), None).unwrap());
         Plan { tables: vec![table], ..Plan::default() }

@@ -19,6 +19,7 @@ use crate::given::Given;
 use crate::loader::{with_loader, without_names};
 use crate::names::{Moved, Names};
 use crate::overrides::Desired;
+use crate::peers;
 use crate::providers;
 
 /// Where a configuration comes from.
@@ -291,6 +292,7 @@ fn compile(
     match plan::compile(Arc::new(snapshot), previous, generation) {
         Ok(plan) => {
             issues.extend(inspect(&plan).err().unwrap_or_default());
+            issues.extend(peers::check(&plan.snapshot).err());
             match admin_tls::of(&plan.snapshot, admin_tls) {
                 Ok(admin_tls) if issues.is_empty() => {
                     let plan = Arc::new(plan);

@@ -10,6 +10,7 @@ mod commit;
 mod files;
 mod handover;
 mod named;
+mod peers;
 mod persistence;
 mod provided;
 mod token_keys;
@@ -30,6 +31,7 @@ use crate::load::{Candidate, Inspect, Next, Source};
 use crate::names::Follower;
 use crate::orders::Change;
 use crate::overrides::Desired;
+use crate::peers::Peers;
 use crate::prepare::Preparation;
 use crate::probes::Probes;
 use crate::providers::Providers;
@@ -55,6 +57,8 @@ pub struct Reconciler {
     names: Follower,
     /// Fetches keys that verify tokens.
     token_keys: TokenKeys,
+    /// Replicates tables.
+    peers: Peers,
     /// What is desired beside the files.
     desired: Desired,
     /// What of that is saved, and the history.
@@ -90,7 +94,8 @@ impl Reconciler {
         // After a crash the history, which is written after a pause, may be behind the changes.
         let generation_before = view.generation().max(found.generation);
         let probes = Probes::start(view.reasons())?;
-        let (providers, names) = (Providers::default(), Follower::default());
+        let (providers, names, peers) = (Providers::default(), Follower::default(), Peers::default());
+        view.set_peers(peers.shared().clone());
         view.set_inboxes(Arc::clone(providers.inbox()), names.inbox());
         Ok(Self {
             source,
@@ -101,6 +106,7 @@ impl Reconciler {
             providers,
             names,
             token_keys: TokenKeys::default(),
+            peers,
             desired: found.desired,
             persistence,
             generation_before,

@@ -1,12 +1,12 @@
 //! What the administrator sees and changes of tables of counters.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::table::{Reading, TableKey};
 use plan::table::{Row, Table};
 
+use crate::chance::chance;
 use crate::view::View;
 
 /// A table as it is now.
@@ -127,11 +127,6 @@ impl View {
             TableProblem::NoTable(names.collect())
         })
     }
-}
-
-/// Random bits for the hash of a table.
-pub(crate) fn chance() -> u64 {
-    RandomState::new().hash_one(0)
 }
 
 fn readings(table: &Table) -> Vec<Reading> {

@@ -21,6 +21,7 @@ use crate::difference::Differences;
 use crate::history::{Entry, History};
 use crate::names;
 use crate::overrides::Desired;
+use crate::peers;
 use crate::probes::Reasons;
 use crate::providers::{self, Inbox, Reach};
 use crate::status::{self, Latency, ListenerStatus, State, Status};
@@ -52,6 +53,7 @@ struct Shared {
     connections: OnceLock<Connections>,
     providers: OnceLock<Arc<Inbox>>,
     names: OnceLock<names::Inbox>,
+    peers: OnceLock<peers::Shared>,
     samples: Mutex<VecDeque<(Instant, Totals)>>,
     canaries: Mutex<Canaries>,
 }
@@ -140,6 +142,7 @@ impl View {
             connections: OnceLock::new(),
             providers: OnceLock::new(),
             names: OnceLock::new(),
+            peers: OnceLock::new(),
             samples: Mutex::default(),
             canaries: Mutex::new(Canaries {
                 list: VecDeque::new(),
@@ -273,6 +276,8 @@ impl View {
         ];
         self.push_canaries(&mut gauges);
         plan.routes.iter().for_each(|route| push_filter_events(&mut gauges, route));
+        let peers = self.peers();
+        peers.iter().for_each(|status| status.push_gauges(&mut gauges));
         for table in &plan.tables {
             let name = table.name().as_str();
             gauges.push(Gauge::new(Metric::TableEntries, &[name], table.entries() as f64));
@@ -343,6 +348,17 @@ impl View {
         // A second time would be another owner of the configuration.
         let _ = self.0.providers.set(providers);
         let _ = self.0.names.set(names);
+    }
+
+    /// Notes what peers are looked at by.
+    pub(crate) fn set_peers(&self, shared: peers::Shared) {
+        // A second time would be another owner of the configuration.
+        let _ = self.0.peers.set(shared);
+    }
+
+    /// Returns what peers are looked at by.
+    pub(crate) fn shared_peers(&self) -> Option<&peers::Shared> {
+        self.0.peers.get()
     }
 
     /// The providers and how they are, in the order in which they are configured.

@@ -24,6 +24,7 @@ pub mod matching;
 pub mod name;
 mod origin;
 pub mod path;
+pub mod peers;
 pub mod persistence;
 pub mod pick;
 pub mod placement;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::map::Map;
+use crate::peers::Peers;
 use crate::provider::NameLookup;
 use crate::provider::Provider;
 
@@ -46,6 +47,8 @@ pub struct Snapshot {
     pub tables: Vec<Arc<Table>>,
     /// The administrator's address, if there is one.
     pub admin: Option<Admin>,
+    /// Other instances, to which tables are replicated.
+    pub peers: Option<Peers>,
     /// Tables that expressions look up, in the order of the file; names are unique.
     pub maps: Vec<Arc<Map>>,
     /// Where records are written.

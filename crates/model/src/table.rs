@@ -21,6 +21,8 @@ pub struct Table {
     pub counters: Vec<Counter>,
     /// What is counted over the last while, each once, with the length of that while.
     pub rates: Vec<(Counter, Duration)>,
+    /// Peers count into it, too.
+    pub is_replicated: bool,
 }
 
 /// What the entries of a table are by.

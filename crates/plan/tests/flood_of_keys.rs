@@ -25,6 +25,7 @@ fn table(keys_max: u32) -> Table {
         expire: 600 * SECOND,
         counters: vec![Counter::Requests, Counter::BytesOut],
         rates: vec![(Counter::Requests, 10 * SECOND), (Counter::Errors, 60 * SECOND), (Counter::Marks, 600 * SECOND)],
+        is_replicated: false,
     };
     Table::compile(&Arc::new(settings), None).expect("it has a key")
 }

@@ -100,6 +100,24 @@ metrics! {
     TableEntries = Gauge "equipoise_table_entries" ["table"];
     /// Entries of a table that made room for others before their time: `keys_max` is small.
     TableEvictions = Counter "equipoise_table_evictions_total" ["table"];
+    /// Whether an instance of `peers` gets what this one counts (1) or not (0).
+    PeerConnected = Gauge "equipoise_peer_connected" ["peer"];
+    /// Time since the oldest increment that a peer has not acknowledged.
+    PeerLag = Gauge "equipoise_peer_lag_seconds" ["peer"];
+    /// Bytes of increments that a peer has not acknowledged.
+    PeerBacklog = Gauge "equipoise_peer_backlog_bytes" ["peer"];
+    /// Records of keys sent to peers.
+    PeersSent = Counter "equipoise_peers_sent_total" [];
+    /// Records of keys received from peers and added.
+    PeersReceived = Counter "equipoise_peers_received_total" [];
+    /// Records of keys from peers whose table does not exist here, or counts something else.
+    PeersSkipped = Counter "equipoise_peers_skipped_total" [];
+    /// Segments and entries that were dropped before a peer had them; the peer is taught again.
+    PeersDropped = Counter "equipoise_peers_dropped_total" [];
+    /// Times that this instance took over the whole state of a peer.
+    PeersResyncs = Counter "equipoise_peers_resyncs_total" [];
+    /// Connections to the port of peers that were refused.
+    PeersRefused = Counter "equipoise_peers_refused_total" [];
     /// Events of filters, by route, filter and event, such as requests that `rate_limit` has limited.
     FilterEvents = Counter "equipoise_filter_events_total" ["route", "filter", "event"];
     /// Requests for which a cluster was chosen, by class of status.

@@ -9,7 +9,7 @@
 //! unopened) and [`proxy_protocol`] (who a connection speaks for). [`grpc`] is what a check asks with,
 //! [`dns`] how names are asked for, [`subject`] whose a certificate is, [`authentication`] whose
 //! a connection, [`resp`] how Redis is asked, [`handover`] what two processes of the program say
-//! to each other.
+//! to each other, [`peers`] what instances do.
 
 pub mod authentication;
 pub mod client_hello;
@@ -22,6 +22,7 @@ pub mod http1;
 pub mod http2;
 pub mod http3;
 pub mod path;
+pub mod peers;
 pub mod proxy_protocol;
 pub mod rdp;
 pub mod resp;

@@ -275,6 +275,7 @@ const EXAMPLES: &[&str] = &[
     "http3-endpoints.yaml",
     "http3.yaml",
     "include/main.yaml",
+    "peers.yaml",
     "persistence.yaml",
     "protect.yaml",
     "providers.yaml",

@@ -80,6 +80,7 @@ mod messages;
 mod mirror;
 mod oidc;
 mod packaging;
+mod peers;
 mod persistence;
 mod picks;
 mod providers;

@@ -44,6 +44,10 @@ pub struct Table {
     /// It is read as `requests_rate`. `open_connections` has no rate.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rates: BTreeMap<TableCounter, Time>,
+    /// Replicate the table: what the instances of `peers` count is added up, and all of them read the sum, a tenth of a second later.
+    /// Each counter takes 8 bytes more. `open_connections` stays that of each instance. A change of this empties the table.
+    #[serde(default)]
+    pub replicate: bool,
 }
 
 fn keys_max() -> u32 {

@@ -54,7 +54,12 @@ impl Resolver<'_> {
             let mend = "add `counters: [requests]` or `rates: { requests: 10s }`".to_owned();
             self.report(&at, "the table counts nothing", Some(mend));
         }
-        Some(Table { name: name.into(), key, keys_max: written.keys_max, expire: written.expire.0, counters, rates })
+        if written.replicate && self.tree.get("peers").is_none() {
+            let mend = "add `peers` with `listen` and `members` at the top level, or leave `replicate` out".to_owned();
+            self.report(&format!("{at}/replicate"), "there are no peers to replicate the table to", Some(mend));
+        }
+        let (keys_max, expire, is_replicated) = (written.keys_max, written.expire.0, written.replicate);
+        Some(Table { name: name.into(), key, keys_max, expire, counters, rates, is_replicated })
     }
 
     fn table_key(&mut self, at: &str, written: &file::Table) -> Option<TableKey> {

@@ -16,6 +16,7 @@ mod names;
 mod newcomers;
 mod pages;
 mod paths;
+mod peers;
 mod persistence;
 mod providers;
 mod queue;

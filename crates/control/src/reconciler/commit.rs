@@ -76,6 +76,7 @@ impl Reconciler {
         };
         self.running = Some(Running { loaded, plan, generation, revision, text, admin_tls, watch });
         self.follow_token_keys();
+        self.follow_peers();
         // One that follows another process may not come to go on: see `keep_history`.
         if origin != Origin::Upgrade {
             self.keep_history();

@@ -140,6 +140,7 @@ fn asked(command: &Command) -> Result<Asked, String> {
         Command::Rollback { generation, dry } => {
             bare("POST", &format!("/api/generations/{generation}/rollback"), Some(*dry))
         }
+        Command::Peers => get("/api/peers"),
         Command::Table { action } => table_asked(action.as_ref()),
         Command::Map(map) => map_asked(map),
         Command::Config(config) => config_asked(config)?,
@@ -308,6 +309,7 @@ mod tests {
             ("upgrade", "POST /api/upgrade"),
             ("connections --listener web", "GET /api/connections?limit=100&after=0&listener=web"),
             ("end 4097", "DELETE /api/connections/4097"),
+            ("peers", "GET /api/peers"),
             ("table", "GET /api/tables"),
             ("table show a --by errors_rate --limit 5", "GET /api/tables/a?limit=5&by=errors_rate"),
             ("table get a 2001:db8::1", "GET /api/tables/a/entries/2001%3Adb8%3A%3A1"),

@@ -135,6 +135,8 @@ pub(crate) enum Command {
         #[arg(value_name = "ID")]
         connection: u64,
     },
+    /// Show the instances that tables are replicated to
+    Peers,
     /// Show and change tables of counters
     #[command(
         after_help = "Examples:\n  equipoise ctl table\n  equipoise ctl table show abuse --by errors_rate\n  equipoise ctl table get abuse 192.0.2.7\n  equipoise ctl table set abuse 192.0.2.7 errors=0\n  equipoise ctl table clear abuse"

@@ -24,6 +24,7 @@ pub(super) fn render(command: &Command, told: &Value) -> String {
         Command::Map(map) => maps(map, told),
         Command::Log { .. } => format!("{}\n", text(&told["level"])),
         Command::Connections { .. } => connections(told),
+        Command::Peers => peers(told),
         Command::Table { action } => tables(action.as_ref(), told),
         Command::Upgrade => format!("process {} has taken over\n", text(&told["successor"])),
         Command::End { connection } => format!("connection {connection} closed\n"),
@@ -187,6 +188,21 @@ fn connections(told: &Value) -> String {
         out.push_str(&format!("there may be more: --after {next}\n"));
     }
     out
+}
+
+fn peers(told: &Value) -> String {
+    let row = |one: &Value| {
+        let heard = if one["is_heard"] == true { "yes" } else { "no" };
+        let lag = format!("{} ms", text(&one["lag_ms"]));
+        let mut cells = ["member", "address", "state"].map(|key| text(&one[key])).to_vec();
+        cells.extend([heard.to_owned(), lag, text(&one["backlog_bytes"]), text(&one["last_error"]["message"])]);
+        cells
+    };
+    let rows: Vec<_> = list(&told["peers"]).map(row).collect();
+    if rows.is_empty() {
+        return "there are no peers\n".to_owned();
+    }
+    table(&["MEMBER", "ADDRESS", "STATE", "HEARD", "LAG", "BACKLOG", "LAST ERROR"], &rows)
 }
 
 fn tables(action: Option<&TableAction>, told: &Value) -> String {

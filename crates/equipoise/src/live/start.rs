@@ -123,7 +123,7 @@ impl Live {
         let view = View::new(Arc::clone(&telemetry), count, Box::new(workers.lost_records()));
         view.set_connections(connections(&workers));
         let predecessor = Arc::new(Mutex::new(predecessor));
-        let publisher = upgrade::publisher(&workers, (&telemetry, &predecessor));
+        let publisher = upgrade::publisher(&workers, (&telemetry, &predecessor, view.clone()));
         let mut reconciler = Reconciler::new(source, proxy::check, publisher, view)?;
         if let Some(handed) = &handed {
             reconciler.inherit(handed);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use admin::Bound;
 use control::handover_limits::Told;
-use control::{Done, Order, Refusal};
+use control::{Done, Order, Refusal, View};
 use control::{handover, handover_limits, handover_tables};
 use model::Address;
 use plan::{Plan, Publisher};
@@ -38,7 +38,7 @@ pub(super) type Before = Arc<Mutex<Option<Predecessor>>>;
 
 /// The way by which plans reach the workers. The first takes over from the process before, if there is one: it is published,
 /// but nothing is taken at its sockets before that process has said what it knows.
-pub(super) fn publisher(workers: &Workers, (telemetry, before): (&Arc<Telemetry>, &Before)) -> Publisher {
+pub(super) fn publisher(workers: &Workers, (telemetry, before, view): (&Arc<Telemetry>, &Before, View)) -> Publisher {
     let (publisher, threshold) = (Arc::new(workers.publisher()), workers.threshold());
     let tries = Arc::clone(&publisher);
     let (telemetry, before, is_first) = (Arc::clone(telemetry), Arc::clone(before), AtomicBool::new(true));
@@ -46,9 +46,9 @@ pub(super) fn publisher(workers: &Workers, (telemetry, before): (&Arc<Telemetry>
         publisher.publish(Arc::clone(&plan))?;
         if is_first.swap(false, Ordering::Relaxed) {
             if let Some(before) = &*before.lock().unwrap_or_else(PoisonError::into_inner) {
-                match before.prepared(&threshold.taken(), |first| take_in(first, &plan, &telemetry)) {
+                match before.prepared(&threshold.taken(), |first| take_in(first, &plan, (&telemetry, &view))) {
                     Ok(state) => {
-                        take_in(&state, &plan, &telemetry);
+                        take_in(&state, &plan, (&telemetry, &view));
                         threshold.know(&manifest::read_flows(&state["flows"]));
                     }
                     Err(_) if before.has_died() => tell_of_death("its runtime state is lost"),
@@ -67,12 +67,13 @@ fn tell_of_death(so: &'static str) {
 }
 
 /// Takes in what the process before has come to know.
-fn take_in(told: &Value, plan: &Plan, telemetry: &Telemetry) {
+fn take_in(told: &Value, plan: &Plan, (telemetry, view): (&Telemetry, &View)) {
     let now = Instant::now();
     handover::inherit_endpoints(plan, &told["endpoints"], now);
     handover::inherit_circuits(plan, &told["circuits"], now);
     handover::inherit_sessions(plan, &told["sessions"], now);
     handover_tables::inherit_tables(plan, &told["tables"], now);
+    view.inherit_peers(&told["peers"]);
     handover_limits::inherit_limits(plan, &told["rates"], now);
     handover_limits::inherit_limits(plan, &told["places"], now);
     // It may be a part, without these.
@@ -184,6 +185,7 @@ impl Live {
                 Some(After::Followed(successor))
             }
             Err(why) => {
+                self.view().resume_peers();
                 let by = author.as_deref().unwrap_or("a signal");
                 let pairs: telemetry::log::Pairs<'_> = &[("reason", &why), ("by", &by)];
                 self.workers.go_on();
@@ -302,12 +304,15 @@ impl Live {
 
     /// Returns the part of the runtime state that may be large: a table of sessions takes longer than datagrams can wait.
     fn first_state(&self) -> (Value, Told) {
+        // First: what is in the tables from here on is not in them for peers.
+        let peers = self.view().hand_over_peers();
         let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
         let (rates, known) = handover_limits::of_rates(&plan, None, now);
         let told = json!({
             "sessions": handover::of_sessions(&plan, now, None),
             "tables": handover_tables::of_tables(&plan, now, None),
             "rates": rates,
+            "peers": peers,
             "figures": handover::of_figures(&self.telemetry.figures()),
             "goes_on": true,
         });
@@ -316,6 +321,7 @@ impl Live {
 
     /// Returns the runtime state: all, or what [`Self::first_state`], which was sent before, does not have.
     fn state(&self, known: Option<&Told>) -> Value {
+        let peers = self.view().hand_over_peers();
         let (plan, now) = (self.view().plan().unwrap_or_default(), Instant::now());
         let since = known.map(|told| now.saturating_duration_since(told.at));
         let mut told = json!({
@@ -325,6 +331,7 @@ impl Live {
             "tables": handover_tables::of_tables(&plan, now, since),
             "rates": handover_limits::of_rates(&plan, known, now).0,
             "places": handover_limits::of_places(&plan),
+            "peers": peers,
         });
         if known.is_none() {
             told["figures"] = handover::of_figures(&self.telemetry.figures());
@@ -335,6 +342,7 @@ impl Live {
     /// The new process has taken over: it has the sockets that it wants, and is told of signals that came meanwhile.
     fn leave_to(&mut self, successor: &Successor, meanwhile: &Meanwhile) {
         let wanted = meanwhile.wanted.as_ref();
+        self.reconciler.retire_peers();
         self.workers.give(wanted.map(|wanted| wanted.taken.clone()).unwrap_or_default());
         if wanted.is_some_and(|wanted| wanted.admin) {
             self.admin_door.part();

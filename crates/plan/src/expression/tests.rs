@@ -670,6 +670,7 @@ fn a_route_and_a_log_read_tables_by_keys_that_they_know() {
         expire: std::time::Duration::from_secs(60),
         counters: vec![model::table::Counter::Requests],
         rates: Vec::new(),
+        is_replicated: false,
     };
     let table = |key: &str| std::sync::Arc::new(crate::table::Table::compile(&settings(key).into(), None).unwrap());
     let compile = |tables: &[std::sync::Arc<crate::table::Table>], text: &str, scope| {

@@ -22,6 +22,8 @@ const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 const NUMBER_MASK: u64 = u64::MAX >> COUNT_BITS;
 const WHOLE: u64 = 1 << 48;
+/// The entry is among those that peers are to hear of.
+const NOTED: u64 = 1 << 49;
 /// Whiles by which a clock may be behind the one that counted last. An entry that lies further back was not counted for as long as
 /// numbers take to come round.
 const BEHIND_MAX: u64 = 1 << 16;
@@ -34,6 +36,8 @@ pub(super) struct Layout {
     counters: [u8; Counter::ALL.len()],
     /// The same of rates, with the milliseconds of their while.
     rates: [(u8, u64); Counter::ALL.len()],
+    /// What peers have not heard of each counter; none in a table that is not replicated.
+    unsent: Box<[(Counter, u8)]>,
     order: Box<[Reading]>,
     words: usize,
 }
@@ -71,7 +75,15 @@ impl Layout {
             words += 2;
             order.push(Reading { counter: *counter, is_rate: true });
         }
-        Self { key_words, counters, rates, order: order.into(), words }
+        let mut unsent = Vec::new();
+        if table.is_replicated {
+            let is_counted = |counter: &Counter| counters[*counter as usize] != 0 || rates[*counter as usize].0 != 0;
+            for counter in Counter::ALL.into_iter().filter(is_counted) {
+                unsent.push((counter, words as u8));
+                words += 1;
+            }
+        }
+        Self { key_words, counters, rates, unsent: unsent.into(), order: order.into(), words }
     }
 
     pub(super) fn words(&self) -> (usize, usize) {
@@ -95,6 +107,44 @@ impl Layout {
     /// All readings that have a place, in the order of the settings.
     pub(super) fn readings(&self) -> impl Iterator<Item = (Reading, Place)> {
         self.order.iter().filter_map(|reading| Some((*reading, self.place(*reading)?)))
+    }
+
+    /// The counters that peers hear of, in an order that all of them have.
+    pub(super) fn unsent(&self) -> &[(Counter, u8)] {
+        &self.unsent
+    }
+
+    /// The rates, in the order of the settings.
+    pub(super) fn rates(&self) -> impl Iterator<Item = (Counter, Place, u64)> {
+        let rates = self.order.iter().filter(|reading| reading.is_rate);
+        rates.filter_map(|reading| {
+            Some((reading.counter, self.place(*reading)?, self.rates[reading.counter as usize].1))
+        })
+    }
+
+    /// A counter of a replicated table, which may be below zero until all increments have come.
+    pub(super) fn sum(&self, entry: &Entry<'_>, counter: Counter) -> Option<i64> {
+        let Place { word, .. } = self.place(Reading { counter, is_rate: false })?;
+        Some(entry.words[word] as i64)
+    }
+
+    pub(super) fn set_sum(&self, entry: &mut Entry<'_>, counter: Counter, sum: i64) {
+        if let Some(Place { word, .. }) = self.place(Reading { counter, is_rate: false }) {
+            entry.words[word] = sum as u64;
+        }
+    }
+
+    /// Adds what was counted of a replicated table, here or by a peer: to rates only what is young enough for them.
+    pub(super) fn add_shared(&self, entry: &mut Entry<'_>, (counter, amount): (Counter, i64), age: u64, tick: u64) {
+        if let Some(sum) = self.sum(entry, counter) {
+            self.set_sum(entry, counter, sum.wrapping_add(amount));
+        }
+        if let Some(place) = self.place(Reading { counter, is_rate: true })
+            && age < place.period
+            && amount > 0
+        {
+            self.add(entry, place, tick, amount as u64);
+        }
     }
 
     pub(super) fn read(&self, entry: &Entry<'_>, Place { word, period }: Place, tick: u64) -> u64 {
@@ -183,14 +233,14 @@ impl<'a> Entry<'a> {
 
     /// Returns whether it has neither a key nor the beginning of one.
     pub(super) fn is_nameless(&self) -> bool {
-        self.words[1] & !TIME_MASK == 0
+        self.words[1] & !(TIME_MASK | NOTED) == 0
     }
 
     /// Keeps the key, to show it.
     pub(super) fn name(&mut self, key: &[u8]) {
         let kept = &key[..key.len().min(self.key_words * 8)];
         let is_whole = if kept.len() == key.len() { WHOLE } else { 0 };
-        self.words[1] = self.words[1] & TIME_MASK | (kept.len() as u64) << TIME_BITS | is_whole;
+        self.words[1] = self.words[1] & (TIME_MASK | NOTED) | (kept.len() as u64) << TIME_BITS | is_whole;
         for (word, bytes) in self.words[HEAD..].iter_mut().zip(kept.chunks(8)) {
             let mut eight = [0; 8];
             eight[..bytes.len()].copy_from_slice(bytes);
@@ -202,6 +252,28 @@ impl<'a> Entry<'a> {
     pub(super) fn name_in_part(&mut self, key: &[u8]) {
         self.name(key);
         self.words[1] &= !WHOLE;
+    }
+
+    /// Notes that peers are to hear of it. Returns whether that was not noted before.
+    pub(super) fn note(&mut self) -> bool {
+        let is_new = self.words[1] & NOTED == 0;
+        self.words[1] |= NOTED;
+        is_new
+    }
+
+    /// Returns whether it was noted, and is no more.
+    pub(super) fn unnote(&mut self) -> bool {
+        let was_noted = self.words[1] & NOTED != 0;
+        self.words[1] &= !NOTED;
+        was_noted
+    }
+
+    pub(super) fn unsent(&self, word: u8) -> i64 {
+        self.words[usize::from(word)] as i64
+    }
+
+    pub(super) fn set_unsent(&mut self, word: u8, value: i64) {
+        self.words[usize::from(word)] = value as u64;
     }
 
     pub(super) fn forget(&mut self) {

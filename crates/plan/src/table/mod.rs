@@ -4,10 +4,14 @@
 //! gives zeros. Start with [`Table::count`] and [`Table::get`]; how entries are stored is in `store.rs`.
 
 mod layout;
+mod shared;
+#[cfg(test)]
+mod shared_tests;
 mod store;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,6 +22,8 @@ use model::table::{Counter, Reading};
 
 use crate::limit::{InFlight, Key, Network, OpenPlace};
 use layout::{Entry, Layout};
+pub use shared::{Change, Totals};
+use shared::{Shared, whole_key};
 use store::Store;
 
 /// What the entries of a table are by.
@@ -44,6 +50,8 @@ pub struct Table {
 #[derive(Default)]
 struct State {
     store: OnceLock<Store>,
+    /// Of a table that is replicated, which has its entries here.
+    shared: Option<Box<Shared>>,
     entries: AtomicU64,
     evictions: AtomicU64,
 }
@@ -91,10 +99,12 @@ impl Table {
         };
         let is_same = |before: &&Self| {
             let (one, other) = (&before.settings, settings);
-            (&one.key, one.keys_max) == (&other.key, other.keys_max)
+            (&one.key, one.keys_max, one.is_replicated) == (&other.key, other.keys_max, other.is_replicated)
                 && (&one.counters, &one.rates) == (&other.counters, &other.rates)
         };
-        let state = before.filter(is_same).map_or_else(Arc::default, |before| Arc::clone(&before.state));
+        let shared = || settings.is_replicated.then(Box::default);
+        let fresh = || Arc::new(State { shared: shared(), ..State::default() });
+        let state = before.filter(is_same).map_or_else(fresh, |before| Arc::clone(&before.state));
         let open = settings.counters.contains(&Counter::OpenConnections).then(|| {
             let same = before.filter(|before| before.settings.key == settings.key);
             same.and_then(|before| before.open.clone()).unwrap_or_default()
@@ -110,6 +120,11 @@ impl Table {
     /// Returns what was configured.
     pub fn settings(&self) -> &Arc<model::table::Table> {
         &self.settings
+    }
+
+    /// Returns whether it holds the very entries of another, which was before it or comes after it.
+    pub fn has_entries_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
     }
 
     /// Returns whether it counts this.
@@ -158,7 +173,7 @@ impl Table {
     /// Adds to the entry of a key, which is made if there is none. Returns a number by which [`Self::count_more`] finds it again.
     /// What the table does not count is passed over. `chance` gives the key of its hash, once.
     pub fn count(&self, key: &[u8], amounts: &[(Counter, u64)], now: Instant, chance: &mut dyn FnMut() -> u64) -> u64 {
-        let store = self.store(now, chance);
+        let Some(store) = self.state.store.get() else { return self.count_first(key, amounts, now, chance) };
         let (tick, hash) = (store.tick(now), store.hash(key));
         store.with_bucket(hash, |bucket| {
             let place = self.place(bucket, (hash, Some(key)), self.time(tick));
@@ -169,7 +184,7 @@ impl Table {
 
     /// Adds to an entry that was counted before. One that is gone since is made again; its key is shown with its next request.
     pub fn count_more(&self, entry: u64, amounts: &[(Counter, u64)], now: Instant) {
-        let Some(store) = self.state.store.get() else { return };
+        let Some(store) = self.state.store.get() else { return self.count_more_shared(entry, amounts, now) };
         let tick = store.tick(now);
         store.with_bucket(entry, |bucket| {
             let place = self.place(bucket, (entry, None), self.time(tick));
@@ -183,7 +198,8 @@ impl Table {
         if reading.counter.is_level() {
             return self.level(key);
         }
-        let (Some(store), Some(place)) = (self.state.store.get(), self.layout.place(reading)) else { return 0 };
+        let Some(store) = self.state.store.get() else { return self.get_shared(key, reading, now) };
+        let Some(place) = self.layout.place(reading) else { return 0 };
         let (tick, hash) = (store.tick(now), store.hash(key));
         store.with_bucket(hash, |bucket| {
             let found = bucket.find(hash, self.time(tick));
@@ -193,14 +209,16 @@ impl Table {
 
     /// Sets counters and rates of a key to values, for the administrator; the entry is made if there is none.
     pub fn set(&self, key: &[u8], values: &[(Reading, u64)], now: Instant, chance: &mut dyn FnMut() -> u64) {
-        let store = self.store(now, chance);
-        let (tick, hash) = (store.tick(now), store.hash(key));
+        let (store, key) = (self.store(now, chance), self.kept_key(key));
+        let (tick, hash) = (store.tick(now), store.hash(&key));
         store.with_bucket(hash, |bucket| {
-            let place = self.place(bucket, (hash, Some(key)), self.time(tick));
+            let place = self.place(bucket, (hash, Some(&key)), self.time(tick));
             let mut entry = bucket.entry(place);
             for (reading, value) in values {
                 if let Some(place) = self.layout.place(*reading) {
+                    let before = self.layout.read(&entry, place, tick);
                     self.layout.write(&mut entry, place, tick, *value);
+                    self.note_set(&mut entry, *reading, (before, *value));
                 }
             }
         });
@@ -208,18 +226,22 @@ impl Table {
 
     /// Forgets an entry, or all of them. Returns how many there were.
     pub fn clear(&self, key: Option<&[u8]>, now: Instant) -> usize {
-        let Some(store) = self.state.store.get() else { return 0 };
+        let Some(store) = self.known() else { return 0 };
         let time = self.time(store.tick(now));
+        let forget = |mut entry: Entry<'_>| {
+            self.note_removed(&entry);
+            entry.forget();
+        };
         let count = match key {
             Some(key) => {
-                let hash = store.hash(key);
+                let hash = store.hash(&self.kept_key(key));
                 store.with_bucket(hash, |bucket| {
                     let found = bucket.find(hash, time);
-                    found.into_iter().for_each(|place| bucket.entry(place).forget());
+                    found.into_iter().for_each(|place| forget(bucket.entry(place)));
                     usize::from(found.is_some())
                 })
             }
-            None => store.clear(),
+            None => store.clear(forget),
         };
         self.state.entries.fetch_sub(count as u64, Ordering::Relaxed);
         count
@@ -227,8 +249,8 @@ impl Table {
 
     /// Returns the entry of a key.
     pub fn row(&self, key: &[u8], now: Instant) -> Option<Row> {
-        let store = self.state.store.get()?;
-        let (tick, hash) = (store.tick(now), store.hash(key));
+        let store = self.known()?;
+        let (tick, hash) = (store.tick(now), store.hash(&self.kept_key(key)));
         store.with_bucket(hash, |bucket| {
             let place = bucket.find(hash, self.time(tick))?;
             Some(self.shown(&bucket.entry(place), tick))
@@ -241,7 +263,7 @@ impl Table {
             return Vec::new();
         }
         let value = |entry: &Entry<'_>, tick| match self.layout.place(by) {
-            Some(place) => self.layout.read(entry, place, tick),
+            Some(place) => self.shown_value(self.layout.read(entry, place, tick)),
             None => self.level(&entry.key().unwrap_or_default()),
         };
         // The least of those kept is at the top of the heap.
@@ -255,7 +277,7 @@ impl Table {
                 kept.push((std::cmp::Reverse(value), entry.hash()));
             }
         });
-        let Some(store) = self.state.store.get() else { return Vec::new() };
+        let Some(store) = self.known() else { return Vec::new() };
         let tick = store.tick(now);
         let row = |hash: u64| {
             store.with_bucket(hash, |bucket| {
@@ -293,7 +315,8 @@ impl Table {
         self.each(now, |entry, tick| {
             let is_wanted = !entry.is_nameless() && entry.idle(tick) <= since;
             if let Some(key) = entry.key().filter(|_| is_wanted) {
-                let values = self.layout.readings().map(|(_, place)| self.layout.read(entry, place, tick)).collect();
+                let value = |(reading, place)| self.handed_value(entry, reading, self.layout.read(entry, place, tick));
+                let values = self.layout.readings().map(value).collect();
                 let hash = (!entry.is_key_whole()).then(|| entry.hash());
                 all.push(Handed { key: key.to_vec(), hash, idle: entry.idle(tick), values });
             }
@@ -310,7 +333,7 @@ impl Table {
 
     /// Returns the key of the hashes of its entries. `None` before the first entry.
     pub fn hash_key(&self) -> Option<[u64; 2]> {
-        self.state.store.get().map(Store::key)
+        self.known().map(Store::key)
     }
 
     /// Takes in what [`Self::hand_over`] gave of a table of the same shape. Entries of another number of values are passed over, and so are
@@ -323,9 +346,7 @@ impl Table {
     ) {
         let places: Vec<_> = self.layout.readings().map(|(_, place)| place).collect();
         let mut given = hash_key.into_iter().flatten();
-        // The time of the table begins so early that entries can have been idle.
-        let begins = now.checked_sub(self.settings.expire).unwrap_or(now);
-        let store = self.store(begins, &mut || given.next().unwrap_or_else(&mut *chance));
+        let store = self.store(self.begins(now), &mut || given.next().unwrap_or_else(&mut *chance));
         let (tick, is_same) = (store.tick(now), hash_key == Some(store.key()));
         // Those counted last come last, so that they push out others and not others them.
         for one in handed.iter().rev().filter(|one| one.values.len() == places.len() && one.idle < self.settings.expire)
@@ -363,13 +384,17 @@ impl Table {
     /// Returns where the entry of a key is, which is made if there was none.
     fn place(&self, bucket: &mut store::Bucket<'_>, key: (u64, Option<&[u8]>), time: store::Time) -> usize {
         let found = bucket.find_or_make(key, time);
+        self.count_found(&found);
+        found.place
+    }
+
+    fn count_found(&self, found: &store::Found) {
         if found.has_evicted {
             self.state.evictions.fetch_add(1, Ordering::Relaxed);
         }
         if found.is_more {
             self.state.entries.fetch_add(1, Ordering::Relaxed);
         }
-        found.place
     }
 
     fn shown(&self, entry: &Entry<'_>, tick: u64) -> Row {
@@ -385,7 +410,7 @@ impl Table {
             _ => String::from_utf8_lossy(key).into_owned() + if entry.is_key_whole() { "" } else { "…" },
         };
         let read = |reading: &Reading| match self.layout.place(*reading) {
-            Some(place) => (*reading, self.layout.read(entry, place, tick)),
+            Some(place) => (*reading, self.shown_value(self.layout.read(entry, place, tick))),
             None => (*reading, self.level(key)),
         };
         Row { key: text, readings: self.layout.order().iter().map(read).collect(), idle: entry.idle(tick) }
@@ -397,14 +422,24 @@ impl Table {
     }
 
     fn each(&self, now: Instant, mut look: impl FnMut(&Entry<'_>, u64)) {
-        let Some(store) = self.state.store.get() else { return };
+        let Some(store) = self.known() else { return };
         let tick = store.tick(now);
         store.each(self.time(tick), |entry| look(&entry, tick));
     }
 
     fn store(&self, now: Instant, chance: &mut dyn FnMut() -> u64) -> &Store {
         let keys_max = self.settings.keys_max as usize;
-        self.state.store.get_or_init(|| Store::new(keys_max, self.layout.words(), now, [chance(), chance()]))
+        let place = self.state.shared.as_ref().map_or(&self.state.store, |shared| &shared.store);
+        place.get_or_init(|| Store::new(keys_max, self.layout.words(), now, [chance(), chance()]))
+    }
+
+    fn known(&self) -> Option<&Store> {
+        self.state.store.get().or_else(|| self.state.shared.as_ref()?.store.get())
+    }
+
+    /// The key that the entries of a key are by.
+    fn kept_key<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.is_replicated() { whole_key(key) } else { key.into() }
     }
 
     /// The present, and the last moment at which an entry must have been counted to be alive.

@@ -89,11 +89,11 @@ impl Store {
         look(&mut Bucket { words: &mut words[bucket * size..][..size], sizes: self.words })
     }
 
-    /// Forgets all entries. Returns how many there were, those whose time is over included.
-    pub(super) fn clear(&self) -> usize {
+    /// Forgets all entries by `forget`. Returns how many there were, those whose time is over included.
+    pub(super) fn clear(&self, forget: impl Fn(Entry<'_>)) -> usize {
         let mut count = 0;
-        self.each(Time { now: 0, alive_from: 0 }, |mut entry| {
-            entry.forget();
+        self.each(Time { now: 0, alive_from: 0 }, |entry| {
+            forget(entry);
             count += 1;
         });
         count
@@ -155,7 +155,17 @@ impl Bucket<'_> {
     }
 
     /// Returns where the entry of a hash is, made if there was none, and counted now. One whose key is not known yet takes `key`.
-    pub(super) fn find_or_make(&mut self, (hash, key): (u64, Option<&[u8]>), time: Time) -> Found {
+    pub(super) fn find_or_make(&mut self, key: (u64, Option<&[u8]>), time: Time) -> Found {
+        self.find_or_make_over(key, time, |_| {})
+    }
+
+    /// The same; `over` sees the entry whose place is taken, before it is gone.
+    pub(super) fn find_or_make_over(
+        &mut self,
+        (hash, key): (u64, Option<&[u8]>),
+        time: Time,
+        over: impl FnOnce(&Entry<'_>),
+    ) -> Found {
         let (mut oldest, mut at) = (0, u64::MAX);
         for place in 0..self.len() {
             let mut entry = self.entry(place);
@@ -174,6 +184,7 @@ impl Bucket<'_> {
         }
         let mut entry = self.entry(oldest);
         let is_more = entry.counted_at() == 0;
+        over(&entry);
         entry.begin(hash);
         key.into_iter().for_each(|key| entry.name(key));
         entry.touch(time.now);

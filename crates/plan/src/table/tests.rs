@@ -16,6 +16,7 @@ fn settings(keys_max: u32) -> model::table::Table {
         expire: 60 * SECOND,
         counters: vec![Counter::Requests, Counter::Errors, Counter::BytesOut],
         rates: vec![(Counter::Requests, 10 * SECOND), (Counter::BytesOut, SECOND)],
+        is_replicated: false,
     }
 }
 
@@ -386,6 +387,7 @@ fn of_connections(keys_max: u32) -> model::table::Table {
     model::table::Table {
         counters: vec![Counter::OpenConnections, Counter::Requests, Counter::Connections],
         rates: vec![(Counter::Connections, 10 * SECOND)],
+        is_replicated: false,
         ..settings(keys_max)
     }
 }

@@ -52,6 +52,15 @@ impl Authority {
         self.sign(&params)
     }
 
+    /// Issues a certificate for these names, for a server and a client.
+    pub(crate) fn issue_peer(&self, names: &[&str]) -> Identity {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("names");
+        params.distinguished_name.remove(DnType::CommonName);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(&params)
+    }
+
     /// Issues a certificate for a client with this common name.
     pub(crate) fn issue_client(&self, common_name: &str) -> Identity {
         self.sign(&of_client(common_name))

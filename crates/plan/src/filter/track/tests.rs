@@ -24,6 +24,7 @@ fn table(counters: &[&str], rates: &[&str]) -> Arc<Table> {
         expire: Duration::from_secs(60),
         counters: named(counters),
         rates: named(rates).into_iter().map(|counter| (counter, Duration::from_secs(10))).collect(),
+        is_replicated: false,
     };
     Arc::new(Table::compile(&Arc::new(settings), None).unwrap())
 }

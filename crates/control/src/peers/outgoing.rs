@@ -1,0 +1,222 @@
+//! Connections to members: they carry what this instance counts.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use model::peers::Member;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use wire::peers::{Frame, Gap, Hello};
+
+use super::connection::{Connection, GREETING_WITHIN, SILENCE_MAX, Secrets};
+use super::shared::Shared;
+use super::status::{Key, PeerState};
+use crate::providers::backoff::jittered;
+
+/// How often a name is resolved.
+const RESOLVE_EVERY: Duration = Duration::from_secs(5);
+/// Addresses of one name.
+const ADDRESSES_MAX: usize = 64;
+/// The longest pause between attempts.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// Pause before an address is tried again that is this instance, or one that is connected by another address.
+const KNOWN_PAUSE: Duration = Duration::from_secs(5);
+/// A state is sent no more often.
+const TEACH_EVERY: Duration = Duration::from_secs(1);
+const PING_EVERY: Duration = Duration::from_secs(1);
+
+/// A task that ends with this.
+pub(super) struct Task(pub(super) JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Keeps a connection to each address of a member.
+pub(super) async fn follow(member: Member, secrets: Rc<Secrets>, shared: Shared) {
+    let name = member.to_string();
+    let mut links: HashMap<String, Task> = HashMap::new();
+    loop {
+        let found = timeout(GREETING_WITHIN, tokio::net::lookup_host((member.host.as_str(), member.port))).await;
+        match found {
+            Ok(Ok(addresses)) => {
+                let addresses: Vec<String> = addresses.take(ADDRESSES_MAX).map(|address| address.to_string()).collect();
+                shared.board().members.retain(|(known, at), _| *known != name || addresses.contains(at));
+                links.retain(|address, _| addresses.contains(address));
+                for address in addresses {
+                    let link = || {
+                        let key = (name.clone(), address.clone());
+                        Task(tokio::task::spawn_local(keep(key, Rc::clone(&secrets), shared.clone())))
+                    };
+                    links.entry(address.clone()).or_insert_with(link);
+                }
+            }
+            Ok(Err(error)) => unresolved(&shared, &name, &error.to_string()),
+            Err(_) => unresolved(&shared, &name, "no answer in time"),
+        }
+        sleep(jittered(RESOLVE_EVERY, &name)).await;
+    }
+}
+
+fn unresolved(shared: &Shared, name: &str, why: &str) {
+    // Addresses that are known stay.
+    if !shared.board().members.keys().any(|(known, at)| known == name && !at.is_empty()) {
+        shared.failed(&(name.to_owned(), String::new()), &format!("the name cannot be resolved: {why}"));
+    }
+}
+
+/// Connects again and again.
+pub(super) async fn keep(key: Key, secrets: Rc<Secrets>, shared: Shared) {
+    let is_retired = shared.engine().is_retired();
+    let pause_max = if is_retired { PAUSE_MIN } else { PAUSE_MAX };
+    let mut pause = PAUSE_MIN;
+    loop {
+        let dialed = Connection::dial((&key.1, &key.0), &secrets, &shared.hello()).await;
+        let wait = match dialed {
+            Err(why) => {
+                shared.failed(&key, &why);
+                pause = (pause * 2).min(pause_max);
+                pause
+            }
+            Ok((_, hello)) if hello.instance == shared.me() => {
+                shared.board().note(&key, PeerState::Own, Some(hello.instance));
+                KNOWN_PAUSE
+            }
+            Ok((connection, hello)) => match Place::take(&shared, &key, hello.instance) {
+                None => KNOWN_PAUSE,
+                Some(_place) => {
+                    pause = PAUSE_MIN;
+                    shared.connected(&key, &hello);
+                    let why = serve(connection, &hello, &shared).await.err().unwrap_or_default();
+                    shared.failed(&key, &why);
+                    pause
+                }
+            },
+        };
+        tokio::select! {
+            () = sleep(jittered(wait, &key.1)) => {}
+            // One that has come may be the one that could not be reached.
+            () = shared.arrived() => {}
+        }
+    }
+}
+
+/// The one connection to an instance.
+struct Place<'a>(&'a Shared, u128);
+
+impl<'a> Place<'a> {
+    fn take(shared: &'a Shared, key: &Key, instance: u128) -> Option<Self> {
+        let outgoing = &mut shared.board().outgoing;
+        if outgoing.contains_key(&instance) {
+            return None;
+        }
+        outgoing.insert(instance, key.clone());
+        Some(Self(shared, instance))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.board().outgoing.remove(&self.1);
+    }
+}
+
+/// Sends until something fails.
+async fn serve(mut connection: Connection, hello: &Hello, shared: &Shared) -> Result<(), String> {
+    // This one is meant: another connection to the same instance says nothing after its greeting.
+    connection.send(&Frame::Ping).await?;
+    let mut position = None;
+    let (mut heard, mut pinged, mut taught) = (Instant::now(), Instant::now(), None);
+    loop {
+        while let Some(answer) = answer(&mut connection, hello.instance, shared, &mut position)? {
+            match answer {
+                Answer::Gap => connection.send(&gap(shared)).await?,
+                Answer::Teach => {
+                    let now = Instant::now();
+                    let is_soon = taught.is_some_and(|taught| now - taught < TEACH_EVERY);
+                    let state = if is_soon { None } else { shared.engine().state(now) };
+                    match state {
+                        None => connection.send(&Frame::NotYet).await?,
+                        Some(frames) => {
+                            taught = Some(now);
+                            for frame in frames {
+                                connection.send_bytes(&frame).await?;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        while let Some(after) = position {
+            let next = shared.engine().next_after(after, Instant::now());
+            match next {
+                Ok(None) => break,
+                Ok(Some((frame, last))) => {
+                    connection.send_bytes(&frame).await?;
+                    position = Some(last);
+                }
+                Err(Gap) => {
+                    position = None;
+                    connection.send(&gap(shared)).await?;
+                }
+            }
+        }
+        if pinged.elapsed() >= PING_EVERY {
+            pinged = Instant::now();
+            connection.send(&Frame::Ping).await?;
+        }
+        tokio::select! {
+            read = connection.fill() => {
+                read?;
+                heard = Instant::now();
+            }
+            () = shared.drained() => {}
+            () = sleep(PING_EVERY) => {}
+        }
+        if heard.elapsed() > SILENCE_MAX {
+            return Err(format!("nothing came for {SILENCE_MAX:?}"));
+        }
+    }
+}
+
+fn gap(shared: &Shared) -> Frame<'static> {
+    Frame::Gap(shared.engine().known())
+}
+
+enum Answer {
+    Gap,
+    Teach,
+}
+
+/// Takes frames that have come, up to one that wants an answer.
+fn answer(
+    connection: &mut Connection,
+    receiver: u128,
+    shared: &Shared,
+    position: &mut Option<u64>,
+) -> Result<Option<Answer>, String> {
+    while let Some(frame) = connection.frame()? {
+        let mut engine = shared.engine();
+        match frame {
+            Frame::Follow { after, known } => match engine.begin(receiver, (after, &known), Instant::now()) {
+                Ok(()) => *position = Some(after),
+                Err(Gap) => {
+                    *position = None;
+                    return Ok(Some(Answer::Gap));
+                }
+            },
+            Frame::Teach => {
+                *position = None;
+                return Ok(Some(Answer::Teach));
+            }
+            Frame::Ack(number) => engine.acknowledged(receiver, number, Instant::now()),
+            Frame::Ping | Frame::Unknown(_) => {}
+            _ => return Err("it sent a frame that a receiver does not send".to_owned()),
+        }
+    }
+    Ok(None)
+}
