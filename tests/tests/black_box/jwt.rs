@@ -264,3 +264,33 @@ fn without_keys_requests_get_503_and_an_authority_that_is_not_trusted_has_none()
     eventually("the reason is in the log", || product.stderr().contains("the TLS handshake failed"));
     assert!(origin.requests().is_empty());
 }
+
+#[test]
+fn encrypted_tokens_of_another_implementation_pass_over_each_version() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/plan/src/jose/decryption/vectors.json");
+    let vectors: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("the tokens")).expect("JSON");
+    let (origin, folder) = (endpoint(), product::folder());
+    for (name, text) in [("jwks.json", &vectors["signer"]), ("private.json", &vectors["keys"])] {
+        std::fs::write(folder.path().join(name), text.to_string()).expect("our folder");
+    }
+    let filter = "filters: [{ jwt: { keys_file: jwks.json, issuer: us, audience: shop, decrypt: { keys_file: private.json }, \
+                  claim_headers: { x-user: sub } } }]";
+    let product = Product::start_in(folder, &Setup::to(&origin).route(filter).text(), 2);
+    let mut client = Client::connect(product.web());
+    for one in vectors["nested"].as_array().expect("a list") {
+        let token = one["token"].as_str().expect("a text");
+        assert_eq!(ask(&product, token).0, 200, "{one}");
+        let post = with_fields(request("POST", "/"), &[("authorization", &format!("Bearer {token}"))]);
+        assert_eq!(client.ask(post, b"body").text(), "ann||| body", "{one}");
+        let forged = ask(&product, &format!("{}AAAA", &token[..token.len() - 4]));
+        assert!(forged.0 == 401 && forged.2.contains("invalid_token"), "{forged:?}");
+    }
+    // A flood of tokens that take long is refused in an orderly way.
+    let slow = vectors["nested"].as_array().expect("a list").iter().find(|one| one["alg"] == "RSA-OAEP").expect("one");
+    let (start, _) = slow["token"].as_str().expect("a text").rsplit_once('.').expect("a tag");
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| assert_eq!(ask(&product, &format!("{start}.AAAAAAAAAAAAAAAAAAAAAA")).0, 401));
+        }
+    });
+}
