@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
+use super::harness::dex::Dex;
 use super::harness::http2::{Client, request, with_fields};
 use super::harness::origin::ok;
 use super::harness::tls::{self, Authority};
@@ -293,4 +294,47 @@ fn encrypted_tokens_of_another_implementation_pass_over_each_version() {
             scope.spawn(|| assert_eq!(ask(&product, &format!("{start}.AAAAAAAAAAAAAAAAAAAAAA")).0, 401));
         }
     });
+}
+
+#[test]
+fn keys_of_a_real_dex_are_fetched_through_its_cluster_when_they_are_needed() {
+    let (origin, dex) = (endpoint(), Dex::start("http://shop.example/oauth2/callback"));
+    let login = dex.issuer.trim_start_matches("http://").trim_end_matches("/dex");
+    let secret = super::harness::dex::SECRET;
+    let filter = format!(
+        "filters: [{{ client_credentials: {{ cluster: login, path: /dex/token, client: {{ id: shop, secret: {secret} }}, scopes: [openid] }} }}, \
+         {{ jwt: {{ keys: {{ cluster: login, path: /dex/keys }}, issuer: \"{}\", audience: shop, claim_headers: {{ x-user: aud }} }} }}]",
+        dex.issuer
+    );
+    let cluster = format!("login: {{ endpoints: [\"{login}\"] }}");
+    let product = Product::start(&Setup::to(&origin).route(filter).cluster_more(cluster).text());
+    for _ in 0..3 {
+        assert_eq!(product.get("/").text(), "shop||| ");
+    }
+    let mut client = Client::connect(product.web());
+    assert_eq!(client.ask(request("POST", "/"), b"body").text(), "shop||| body");
+    product.expect_metric("equipoise_filter_events_total", &["filter=\"jwt\"", "event=\"keys_fetched\""], 1.0);
+}
+
+#[test]
+fn keys_through_a_cluster_rotate_and_an_endpoint_that_stalls_holds_nobody_up_for_long() {
+    let (one, two) = (Signer::new("one"), Signer::new("two"));
+    let served = Arc::new(Mutex::new(Some(jwks(&[&one]))));
+    let serving = Arc::clone(&served);
+    let keys = Origin::start(move |mut visit| {
+        visit.answer_all(|_| serving.lock().expect("the keys").as_ref().map(|keys| ok(keys)));
+    });
+    let origin = endpoint();
+    let filter = filters("keys: { cluster: idp, path: /jwks }, keys_fetch: { interval: 1s, timeout: 200ms }");
+    let cluster = format!("idp: {{ endpoints: [\"{}\"] }}", keys.address());
+    let product = Product::start(&Setup::to(&origin).route(filter).cluster_more(cluster).text());
+    let passes = |signer: &Signer| ask(&product, &signer.token(good())).0;
+    assert_eq!((passes(&one), passes(&two)), (200, 401));
+    *served.lock().expect("the keys") = Some(jwks(&[&two]));
+    eventually("the new key is known", || passes(&two) == 200);
+    assert_eq!(passes(&one), 401, "the old key has left the set");
+    *served.lock().expect("the keys") = None;
+    let asked = keys.requests().len();
+    eventually("a fetch without an answer", || passes(&two) == 200 && keys.requests().len() > asked);
+    assert_eq!(passes(&two), 200, "the last keys stay in use");
 }

@@ -1,5 +1,6 @@
 //! `jwt`.
 
+mod called;
 mod decrypt;
 pub(super) mod keys;
 mod step;
@@ -18,6 +19,7 @@ use super::passing::Passing;
 use super::settings::{DurationText, FileText, Ordered, Settings, suggest_nearest};
 use super::{Compiling, FilterEntry, Steps};
 use crate::jose::{Algorithm, Algorithms, Rules};
+use called::KeysCall;
 use decrypt::{Decrypt, Decryptions};
 use keys::{KeysFetch, TokenKeys};
 use step::{Counters, JwtStep, Verification};
@@ -28,7 +30,8 @@ const DOC: &str = r#"Requires a signed token (JWT, RFC 7519), such as an OAuth 2
 
 **Keys** are a JSON Web Key Set or public keys in PEM in `keys_file`, which is read again when it changes, or a key set at `keys_url`. That is
 fetched in the background at the start, then again and again, and when a token names an unknown key, at most once in five seconds. When a
-fetch fails, the last keys stay in use. Before the first keys are known, requests wait up to 1.5 seconds and then get 503. `keys_fetch` has
+fetch fails, the last keys stay in use. `keys` names a `cluster` and a `path` instead: the first request that needs keys fetches them, and
+one request after each interval; the cluster has its own balancing, health, limits and TLS. Before the first keys are known, requests wait up to 1.5 seconds (3.15 with `keys`) and then get 503. `keys_fetch` has
 the `interval` (5m), the `timeout` of a fetch (5s), and `ca_file`, the authorities in PEM that verify the host; by default those of the system.
 
 **Algorithms**: RS256, RS384, RS512, PS256, PS384, PS512 (RSA of 2048 to 8192 bits), ES256, ES384, ES512, EdDSA (Ed25519), HS256, HS384, HS512.
@@ -63,7 +66,7 @@ the filter has conditions.
 
 Verified tokens are cached by their SHA-256 digest until they expire or the keys change: up to 4,096 for each route.
 `equipoise_filter_events_total` counts `refused` requests (400, 401), `forbidden` ones (403), those for which keys were `unavailable` (503),
-and for `keys_url` `keys_fetched` and `keys_failed`.
+and for `keys_url` and `keys` also `keys_fetched` and `keys_failed`.
 
 ```yaml
 filters:
@@ -84,7 +87,9 @@ struct Jwt {
     keys_file: Option<FileText>,
     /// The URL of a JSON Web Key Set.
     keys_url: Option<String>,
-    /// How keys are fetched from `keys_url`.
+    /// A JSON Web Key Set that is fetched through a cluster.
+    keys: Option<KeysCall>,
+    /// How keys are fetched.
     #[serde(default)]
     keys_fetch: KeysFetch,
     /// How encrypted tokens are decrypted; by default they are refused.
@@ -144,9 +149,14 @@ impl Settings for Jwt {
     fn compile(self, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
         let decryption = self.decrypt.map(Decrypt::compile).transpose()?;
         let has_keys = self.keys_file.is_some() || self.keys_url.is_some();
-        let keys = match &decryption {
-            Some(decryption) if decryption.allows_unsigned && !has_keys => TokenKeys::Fixed(Arc::default()),
-            _ => TokenKeys::compile(self.keys_file, self.keys_url, self.keys_fetch, compiling)?,
+        let keys = match (self.keys, &decryption) {
+            (Some(_), _) if has_keys => {
+                let issue = Issue::at("keys", "there is already a `keys_file` or a `keys_url`");
+                return Err(issue.suggest("leave one of them out"));
+            }
+            (Some(call), _) => TokenKeys::Called(Box::new(call.compile(self.keys_fetch.for_cluster()?, compiling)?)),
+            (None, Some(decryption)) if decryption.allows_unsigned && !has_keys => TokenKeys::Fixed(Arc::default()),
+            (None, _) => TokenKeys::compile(self.keys_file, self.keys_url, self.keys_fetch, compiling)?,
         };
         let rules = Rules {
             issuers: texts("issuer", self.issuer)?,
@@ -207,6 +217,8 @@ fn algorithms(names: &[String]) -> Result<Algorithms, Issue> {
     Ok(set)
 }
 
+#[cfg(test)]
+mod called_tests;
 #[cfg(test)]
 mod encrypted_tests;
 #[cfg(test)]

@@ -92,6 +92,11 @@ impl Flights {
         Part::Calls
     }
 
+    /// Returns whether some exchange leads a flight of a key.
+    pub(super) fn is_under_way(&self, key: &Digest) -> bool {
+        self.under_way().contains_key(key)
+    }
+
     /// Ends the flight of a key if this exchange leads it: its call has ended, and the cache has what came of it. An exchange that called
     /// beside the flight of another ends nothing.
     pub(super) fn end(&self, key: &Digest, part: usize, turn: &Turn<'_>) {

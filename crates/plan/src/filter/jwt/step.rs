@@ -141,6 +141,11 @@ impl JwtStep {
             Carried::Bad => return self.refuse(Lack::BadRequest, turn),
             Carried::One(place) => place,
         };
+        if let TokenKeys::Called(called) = &self.verification.keys
+            && let Some(fetch) = called.renew(turn)
+        {
+            return fetch;
+        }
         let slow = self.decryption(turn);
         match self.verification.verdict(turn.scratch, slow.as_deref(), turn.unix_seconds()) {
             Ok(verdict) => self.pass((&verdict, place), head, turn),
@@ -177,6 +182,9 @@ impl JwtStep {
             Note::Number(waits) => waits,
             Note::None | Note::Flag(_) => 0,
         };
+        if let TokenKeys::Called(called) = &self.verification.keys {
+            return called.seek(turn);
+        }
         if turn.is_rehearsal || waits >= WAITS_MAX || !self.verification.keys.is_awaited() {
             return None;
         }
@@ -209,7 +217,10 @@ impl RequestStep for JwtStep {
         self.judge(head, turn)
     }
 
-    fn resume(&self, head: &mut RequestHead, _: Found<'_>, turn: &mut Turn<'_>) -> Flow {
+    fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
+        if let (Found::Call(reply), TokenKeys::Called(called)) = (found, &self.verification.keys) {
+            called.take(reply, turn);
+        }
         let flow = self.judge(head, turn);
         if !matches!(flow, Flow::Need(_)) && self.verification.decryption.is_some() {
             self.decryptions.end(self.decrypted, turn);
