@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
+use super::harness::dex::Dex;
 use super::harness::http2::{Client, request, with_fields};
 use super::harness::origin::ok;
 use super::harness::tls::{self, Authority};
@@ -263,4 +264,77 @@ fn without_keys_requests_get_503_and_an_authority_that_is_not_trusted_has_none()
     assert_eq!(ask(&product, &signer.token(good())).0, 503);
     eventually("the reason is in the log", || product.stderr().contains("the TLS handshake failed"));
     assert!(origin.requests().is_empty());
+}
+
+#[test]
+fn encrypted_tokens_of_another_implementation_pass_over_each_version() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/plan/src/jose/decryption/vectors.json");
+    let vectors: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("the tokens")).expect("JSON");
+    let (origin, folder) = (endpoint(), product::folder());
+    for (name, text) in [("jwks.json", &vectors["signer"]), ("private.json", &vectors["keys"])] {
+        std::fs::write(folder.path().join(name), text.to_string()).expect("our folder");
+    }
+    let filter = "filters: [{ jwt: { keys_file: jwks.json, issuer: us, audience: shop, decrypt: { keys_file: private.json }, \
+                  claim_headers: { x-user: sub } } }]";
+    let product = Product::start_in(folder, &Setup::to(&origin).route(filter).text(), 2);
+    let mut client = Client::connect(product.web());
+    for one in vectors["nested"].as_array().expect("a list") {
+        let token = one["token"].as_str().expect("a text");
+        assert_eq!(ask(&product, token).0, 200, "{one}");
+        let post = with_fields(request("POST", "/"), &[("authorization", &format!("Bearer {token}"))]);
+        assert_eq!(client.ask(post, b"body").text(), "ann||| body", "{one}");
+        let forged = ask(&product, &format!("{}AAAA", &token[..token.len() - 4]));
+        assert!(forged.0 == 401 && forged.2.contains("invalid_token"), "{forged:?}");
+    }
+    // A flood of tokens that take long is refused in an orderly way.
+    let slow = vectors["nested"].as_array().expect("a list").iter().find(|one| one["alg"] == "RSA-OAEP").expect("one");
+    let (start, _) = slow["token"].as_str().expect("a text").rsplit_once('.').expect("a tag");
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| assert_eq!(ask(&product, &format!("{start}.AAAAAAAAAAAAAAAAAAAAAA")).0, 401));
+        }
+    });
+}
+
+#[test]
+fn keys_of_a_real_dex_are_fetched_through_its_cluster_when_they_are_needed() {
+    let (origin, dex) = (endpoint(), Dex::start("http://shop.example/oauth2/callback"));
+    let login = dex.issuer.trim_start_matches("http://").trim_end_matches("/dex");
+    let secret = super::harness::dex::SECRET;
+    let filter = format!(
+        "filters: [{{ client_credentials: {{ cluster: login, path: /dex/token, client: {{ id: shop, secret: {secret} }}, scopes: [openid] }} }}, \
+         {{ jwt: {{ keys: {{ cluster: login, path: /dex/keys }}, issuer: \"{}\", audience: shop, claim_headers: {{ x-user: aud }} }} }}]",
+        dex.issuer
+    );
+    let cluster = format!("login: {{ endpoints: [\"{login}\"] }}");
+    let product = Product::start(&Setup::to(&origin).route(filter).cluster_more(cluster).text());
+    for _ in 0..3 {
+        assert_eq!(product.get("/").text(), "shop||| ");
+    }
+    let mut client = Client::connect(product.web());
+    assert_eq!(client.ask(request("POST", "/"), b"body").text(), "shop||| body");
+    product.expect_metric("equipoise_filter_events_total", &["filter=\"jwt\"", "event=\"keys_fetched\""], 1.0);
+}
+
+#[test]
+fn keys_through_a_cluster_rotate_and_an_endpoint_that_stalls_holds_nobody_up_for_long() {
+    let (one, two) = (Signer::new("one"), Signer::new("two"));
+    let served = Arc::new(Mutex::new(Some(jwks(&[&one]))));
+    let serving = Arc::clone(&served);
+    let keys = Origin::start(move |mut visit| {
+        visit.answer_all(|_| serving.lock().expect("the keys").as_ref().map(|keys| ok(keys)));
+    });
+    let origin = endpoint();
+    let filter = filters("keys: { cluster: idp, path: /jwks }, keys_fetch: { interval: 1s, timeout: 200ms }");
+    let cluster = format!("idp: {{ endpoints: [\"{}\"] }}", keys.address());
+    let product = Product::start(&Setup::to(&origin).route(filter).cluster_more(cluster).text());
+    let passes = |signer: &Signer| ask(&product, &signer.token(good())).0;
+    assert_eq!((passes(&one), passes(&two)), (200, 401));
+    *served.lock().expect("the keys") = Some(jwks(&[&two]));
+    eventually("the new key is known", || passes(&two) == 200);
+    assert_eq!(passes(&one), 401, "the old key has left the set");
+    *served.lock().expect("the keys") = None;
+    let asked = keys.requests().len();
+    eventually("a fetch without an answer", || passes(&two) == 200 && keys.requests().len() > asked);
+    assert_eq!(passes(&two), 200, "the last keys stay in use");
 }

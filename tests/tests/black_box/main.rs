@@ -20,6 +20,7 @@ mod buffer;
 mod buffer_spool;
 mod canary;
 mod checking;
+mod client_credentials;
 mod command_line;
 mod compress;
 mod concurrency;

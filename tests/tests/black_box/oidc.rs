@@ -1,20 +1,18 @@
 //! The filter `oidc`: login, session, refresh and logout with a real Dex, and with providers that misbehave.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
+use super::harness::dex::{Dex, SECRET};
 use super::harness::http2::{self, Client};
 use super::harness::net::free;
 use super::harness::origin::ok;
 use super::harness::peer::Message;
 use super::harness::tokens::{Signer, jwks, now};
-use super::harness::{Origin, Peer, Product, Setup, http3, product, until};
+use super::harness::{Origin, Product, Setup, http3, product, until};
 use super::http3::speaking;
 
-const SECRET: &str = "the-secret-of-the-client";
 const KEYS: &str = "0123456789abcdef0123456789abcdef";
 const HTML: &str = "Accept: text/html\r\n";
 
@@ -279,69 +277,6 @@ fn users_log_in_over_http2_and_http3_too() {
 
 fn file(folder: &tempfile::TempDir, name: &str) -> String {
     folder.path().join(name).display().to_string()
-}
-
-/// A real one, whose only user is logged in without being asked.
-struct Dex {
-    issuer: String,
-    child: Child,
-}
-
-/// Builds it, unless it is there.
-fn dex() -> &'static (PathBuf, PathBuf) {
-    static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("dex");
-        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/dex/dex");
-        let go = |arguments: &[&str]| {
-            let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("go"));
-            command.current_dir(&sources).args(arguments).env("CGO_ENABLED", "0").stdin(Stdio::null());
-            let ended = command.output().expect("Go, which ./test installs");
-            assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-            String::from_utf8(ended.stdout).expect("text").trim().to_owned()
-        };
-        go(&["build", "-o", program.to_str().expect("text"), "."]);
-        let module = go(&["list", "-m", "-f", "{{.Dir}}", "github.com/dexidp/dex"]);
-        (program, Path::new(&module).join("web"))
-    })
-}
-
-impl Dex {
-    fn start(redirect: &str) -> Self {
-        let (program, web) = dex();
-        let address = free();
-        let issuer = format!("http://{address}/dex");
-        let mut command = Command::new(program);
-        command.args([&issuer, &address.to_string()]).arg(web).args(["shop", SECRET, redirect]);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("Dex");
-        let dex = Self { issuer, child };
-        until("Dex answers", || Peer::try_connect(address));
-        dex
-    }
-
-    /// Follows redirects as a browser does, until one leads away from it.
-    fn follow(&self, url: &str) -> String {
-        let host = self.issuer.trim_start_matches("http://").trim_end_matches("/dex");
-        let mut url = url.to_owned();
-        for _ in 0..10 {
-            let path = match url.strip_prefix(&format!("http://{host}")) {
-                Some(path) => path.to_owned(),
-                None if url.starts_with('/') => url.clone(),
-                None => return url,
-            };
-            let asked = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-            let answer = Peer::connect(host.parse().expect("an address")).ask(asked);
-            url = answer.field("location").unwrap_or_else(|| panic!("{path}: {}", answer.text())).to_owned();
-        }
-        panic!("it leads nowhere: {url}");
-    }
-}
-
-impl Drop for Dex {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("StoresServerSessions", "rustls"),
     ("set_server_config", "quinn"),
     ("CipherSuiteCommon", "rustls"),
+    ("DecryptionContext", "aws-lc-rs"),
     ("ServerName", "rustls"),
     ("NoServerSessionStorage", "rustls"),
     ("ResolvesServerCert", "rustls"),

@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 41] = [
+const NAMES: [&str; 42] = [
     "forward_auth",
     "ext_authz",
     "set_request_header",
@@ -42,6 +42,7 @@ const NAMES: [&str; 41] = [
     "signed_url",
     "csrf",
     "aws_signature",
+    "client_credentials",
     "rate_limit",
     "rate_limit_service",
     "concurrency_limit",

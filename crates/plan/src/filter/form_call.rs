@@ -1,4 +1,4 @@
-//! Calls with a form as their body, to an endpoint of a provider of tokens (RFC 6749 appendix B).
+//! Calls to an endpoint of a provider of tokens: with a form as their body (RFC 6749 appendix B), or for a document.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -72,12 +72,28 @@ impl FormEndpoint {
 
     /// The same with another path, and with this host where the settings name none.
     pub(super) fn post_to(&self, path: &str, host: Option<&str>, pairs: &[(&str, &[u8])]) -> Need {
+        let mut head = self.head("POST", path, host);
+        head.fields.set(&NAMES.content_type, b"application/x-www-form-urlencoded");
+        head.fields.set(&NAMES.accept, b"application/json");
+        let mut body = Vec::new();
+        push_pairs(&mut body, pairs);
+        self.call(head, body, RESPONSE_BYTES_MAX)
+    }
+
+    /// Returns the need for a document of at most so many bytes.
+    pub(super) fn get(&self, response_bytes_max: usize) -> Need {
+        let mut head = self.head("GET", &self.path, None);
+        head.fields.set(&NAMES.accept, b"application/jwk-set+json, application/json");
+        self.call(head, Vec::new(), response_bytes_max)
+    }
+
+    fn head(&self, method: &str, path: &str, host: Option<&str>) -> RequestHead {
         let mut head = RequestHead::default();
         let mut load = |text: &str| {
             let start = head.fields.load(text.as_bytes());
             Span::new(start, start + text.len())
         };
-        let (method, target) = (load("POST"), load(path));
+        let (method, target) = (load(method), load(path));
         head.set_line(method, target, Version::Http11);
         if let Some(host) = self.host.as_deref().or(host) {
             head.fields.set(&NAMES.host, host.as_bytes());
@@ -85,16 +101,16 @@ impl FormEndpoint {
         if let Some(authorization) = &self.authorization {
             head.fields.set(&NAMES.authorization, authorization.as_bytes());
         }
-        head.fields.set(&NAMES.content_type, b"application/x-www-form-urlencoded");
-        head.fields.set(&NAMES.accept, b"application/json");
-        let mut body = Vec::new();
-        push_pairs(&mut body, pairs);
+        head
+    }
+
+    fn call(&self, head: RequestHead, body: Vec<u8>, response_bytes_max: usize) -> Need {
         Need::Call(Box::new(Call {
             cluster: self.cluster,
             head,
             body: body.into(),
             timeout: self.timeout,
-            response_bytes_max: RESPONSE_BYTES_MAX,
+            response_bytes_max,
         }))
     }
 }

@@ -15,7 +15,7 @@ use super::form_call::{FormEndpoint, basic, only_line};
 use super::guarded::Guarded;
 use super::passing::{Passing, Verdict};
 use super::settings::{DurationText, FileText, Ordered, Settings};
-use super::single_flight::Flights;
+use super::single_flight::{Flights, Part};
 use super::token_cache::{Cache, digest_of};
 use super::{Compiling, EventCounter, FilterEntry, Flow, Found, Reply, RequestStep, Steps, Turn};
 use crate::jose::{Claims, TOKEN_BYTES_MAX};
@@ -150,7 +150,7 @@ struct IntrospectionStep {
     cache: Cache<Verdict>,
     /// Calls in progress, by the digest of their token.
     flights: Arc<Flights>,
-    /// The note that counts the waits for the call of another exchange.
+    /// The note of [`Flights::join`].
     waited: usize,
     allows_missing: bool,
     passes_on: bool,
@@ -223,7 +223,7 @@ impl RequestStep for IntrospectionStep {
             None => {
                 // Without a cache there is nothing to wait for.
                 let is_shared = self.cache_seconds > 0;
-                if is_shared && let Some(wait) = self.flights.wait(&digest, self.waited, turn) {
+                if is_shared && let Part::Waits(wait) = self.flights.join(&digest, self.waited, turn) {
                     return wait;
                 }
                 turn.count(&self.asked);
@@ -245,7 +245,7 @@ impl RequestStep for IntrospectionStep {
             Found::Call(Ok(reply)) => self.judge(&reply, turn.scratch, turn.unix_seconds()),
             _ => Err(Lack::Unavailable("the authorization server is not available")),
         };
-        self.flights.end(&digest_of(turn.scratch));
+        self.flights.end(&digest_of(turn.scratch), self.waited, turn);
         match judged {
             Ok(verdict) => self.pass((&verdict, place), head, turn),
             Err(lack) => self.refuse(lack, turn),

@@ -1,5 +1,7 @@
 //! `jwt`.
 
+mod called;
+mod decrypt;
 pub(super) mod keys;
 mod step;
 
@@ -17,6 +19,8 @@ use super::passing::Passing;
 use super::settings::{DurationText, FileText, Ordered, Settings, suggest_nearest};
 use super::{Compiling, FilterEntry, Steps};
 use crate::jose::{Algorithm, Algorithms, Rules};
+use called::KeysCall;
+use decrypt::{Decrypt, Decryptions};
 use keys::{KeysFetch, TokenKeys};
 use step::{Counters, JwtStep, Verification};
 
@@ -26,13 +30,21 @@ const DOC: &str = r#"Requires a signed token (JWT, RFC 7519), such as an OAuth 2
 
 **Keys** are a JSON Web Key Set or public keys in PEM in `keys_file`, which is read again when it changes, or a key set at `keys_url`. That is
 fetched in the background at the start, then again and again, and when a token names an unknown key, at most once in five seconds. When a
-fetch fails, the last keys stay in use. Before the first keys are known, requests wait up to 1.5 seconds and then get 503. `keys_fetch` has
+fetch fails, the last keys stay in use. `keys` names a `cluster` and a `path` instead: the first request that needs keys fetches them, and
+one request after each interval; the cluster has its own balancing, health, limits and TLS. Before the first keys are known, requests wait up to 1.5 seconds (3.15 with `keys`) and then get 503. `keys_fetch` has
 the `interval` (5m), the `timeout` of a fetch (5s), and `ca_file`, the authorities in PEM that verify the host; by default those of the system.
 
 **Algorithms**: RS256, RS384, RS512, PS256, PS384, PS512 (RSA of 2048 to 8192 bits), ES256, ES384, ES512, EdDSA (Ed25519), HS256, HS384, HS512.
 The type of a key decides which of them it verifies, and `alg` of a key narrows it down; `algorithms` narrows it down further. `none` is always
 refused, and so is a token whose algorithm does not fit its key. Shared secrets (`oct`) are accepted from files only. Keys that a
 token brings along or points to are ignored.
+
+**Encrypted tokens** (JWE, RFC 7516) are accepted if `decrypt` has a `keys_file` with private keys (RSA, P-256, P-384, P-521, X25519) or shared
+secrets: a key set, or PEM. Inside is a signed token, which is verified as ever. Algorithms of keys: RSA-OAEP, RSA-OAEP-256, ECDH-ES,
+ECDH-ES+A128KW, ECDH-ES+A256KW, A128KW, A256KW, A128GCMKW, A192GCMKW, A256GCMKW, dir; of contents: A128GCM, A192GCM, A256GCM, A128CBC-HS256,
+A192CBC-HS384, A256CBC-HS512. RSA1_5, passwords (PBES2) and compressed tokens (`zip`) are always refused. With `allow_unsigned`, claims may
+be in the encrypted token itself, if its key is a shared secret; then `keys_file` and `keys_url` may be missing. `required: true` refuses tokens that are not encrypted.
+RSA keys are used by threads beside the workers.
 
 **Claims**: `exp`, `nbf` and `iat` are checked, with a `leeway` for clocks that differ. Tokens without `exp` are refused, unless
 `allow_without_expiry`. `iss` must be an `issuer`, `aud` must contain an `audience`. Each claim in `claims` must have the listed value, or one
@@ -54,7 +66,7 @@ the filter has conditions.
 
 Verified tokens are cached by their SHA-256 digest until they expire or the keys change: up to 4,096 for each route.
 `equipoise_filter_events_total` counts `refused` requests (400, 401), `forbidden` ones (403), those for which keys were `unavailable` (503),
-and for `keys_url` `keys_fetched` and `keys_failed`.
+and for `keys_url` and `keys` also `keys_fetched` and `keys_failed`.
 
 ```yaml
 filters:
@@ -75,9 +87,13 @@ struct Jwt {
     keys_file: Option<FileText>,
     /// The URL of a JSON Web Key Set.
     keys_url: Option<String>,
-    /// How keys are fetched from `keys_url`.
+    /// A JSON Web Key Set that is fetched through a cluster.
+    keys: Option<KeysCall>,
+    /// How keys are fetched.
     #[serde(default)]
     keys_fetch: KeysFetch,
+    /// How encrypted tokens are decrypted; by default they are refused.
+    decrypt: Option<Decrypt>,
     /// The issuer of tokens (`iss`), or a list of them; by default any.
     issuer: Option<Texts>,
     /// The audience (`aud`), or a list of which a token must have one; by default any.
@@ -131,7 +147,17 @@ fn subject() -> String {
 
 impl Settings for Jwt {
     fn compile(self, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
-        let keys = TokenKeys::compile(self.keys_file, self.keys_url, self.keys_fetch, compiling)?;
+        let decryption = self.decrypt.map(Decrypt::compile).transpose()?;
+        let has_keys = self.keys_file.is_some() || self.keys_url.is_some();
+        let keys = match (self.keys, &decryption) {
+            (Some(_), _) if has_keys => {
+                let issue = Issue::at("keys", "there is already a `keys_file` or a `keys_url`");
+                return Err(issue.suggest("leave one of them out"));
+            }
+            (Some(call), _) => TokenKeys::Called(Box::new(call.compile(self.keys_fetch.for_cluster()?, compiling)?)),
+            (None, Some(decryption)) if decryption.allows_unsigned && !has_keys => TokenKeys::Fixed(Arc::default()),
+            (None, _) => TokenKeys::compile(self.keys_file, self.keys_url, self.keys_fetch, compiling)?,
+        };
         let rules = Rules {
             issuers: texts("issuer", self.issuer)?,
             audiences: texts("audience", self.audience)?,
@@ -140,10 +166,13 @@ impl Settings for Jwt {
             age_max: self.age_max.map(|age| age.0.as_secs()),
         };
         let allowed = self.algorithms.map_or(Ok(Algorithms::ALL), |names| algorithms(&names))?;
-        keys.check(allowed)?;
+        if has_keys {
+            keys.check(allowed)?;
+        }
         let passing = Passing::compile(self.claims, self.claim_headers, self.user_claim)?;
         let guarded = passing.names().cloned().map(Guarded::Name).collect();
-        let verification = Verification { keys, allowed, kind: self.token_type, rules, passing, cache: Arc::default() };
+        let kind = self.token_type;
+        let verification = Verification { keys, allowed, kind, rules, passing, cache: Arc::default(), decryption };
         let counters = Counters {
             refused: compiling.counter("refused"),
             forbidden: compiling.counter("forbidden"),
@@ -155,6 +184,8 @@ impl Settings for Jwt {
             allows_missing: self.allow_missing,
             passes_on: self.pass_on,
             waited: compiling.note(),
+            decrypted: compiling.note(),
+            decryptions: Arc::new(Decryptions::default()),
             counters,
         };
         Ok(Steps { guarded, ..Steps::of_request(step) })
@@ -186,5 +217,9 @@ fn algorithms(names: &[String]) -> Result<Algorithms, Issue> {
     Ok(set)
 }
 
+#[cfg(test)]
+mod called_tests;
+#[cfg(test)]
+mod encrypted_tests;
 #[cfg(test)]
 mod tests;

@@ -30,6 +30,7 @@ mod chain;
 mod challenge;
 mod changes;
 mod client_certificate;
+mod client_credentials;
 mod coding;
 mod compiling;
 mod compress;
@@ -90,6 +91,7 @@ pub(crate) mod tables;
 pub mod template;
 mod timings;
 mod token_cache;
+mod token_endpoint;
 mod track;
 pub mod turn;
 pub mod variables;
@@ -153,6 +155,7 @@ pub const FILTERS: &[FilterEntry] = &[
     csrf::ENTRY,
     forward_auth::ENTRY,
     ext_authz::ENTRY,
+    client_credentials::ENTRY,
     aws_signature::ENTRY,
     rate_limit::ENTRY,
     rate_limit_service::ENTRY,

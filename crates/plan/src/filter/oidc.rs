@@ -20,6 +20,7 @@ use serde_json::Value;
 use super::jwt::keys::KeysFetch;
 use super::passing::Passing;
 use super::settings::{DurationText, FileText, Ordered};
+use super::token_endpoint::Client;
 use super::{EventCounter, FilterEntry};
 use crate::jose::Rules;
 use provider::Provider;
@@ -116,30 +117,6 @@ struct Oidc {
     /// Send the access token to the endpoint, in `authorization`.
     #[serde(default)]
     pass_access_token: bool,
-}
-
-/// What the proxy is to the provider.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Client {
-    /// The identifier of the client.
-    id: String,
-    /// A file with its secret; without any secret the client is public.
-    secret_file: Option<FileText>,
-    /// Its secret itself, such as `${OIDC_SECRET}`.
-    #[schemars(extend("writeOnly" = true))]
-    secret: Option<String>,
-    /// How the secret is sent: as HTTP Basic authentication (`basic`, by default), or in the form (`post`).
-    #[serde(default)]
-    authentication: Authentication,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Authentication {
-    #[default]
-    Basic,
-    Post,
 }
 
 /// The endpoints of a provider without discovery.

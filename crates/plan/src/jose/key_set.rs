@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::json;
+use super::pem::blocks;
 use super::{Algorithms, Claims, Key, Refusal, Token};
 
 /// Bytes of a text with keys.
@@ -112,21 +113,13 @@ fn jwks(text: &str, trust: Trust) -> Result<(Vec<Key>, Vec<String>), String> {
 
 /// Reads public keys in PEM (RFC 7468). Private keys and certificates are refused: they belong elsewhere.
 fn pem(text: &str) -> Result<Vec<Key>, String> {
-    const BEGIN: &str = "-----BEGIN ";
-    let mut keys = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find(BEGIN) {
-        let block = &rest[at + BEGIN.len()..];
-        let (label, block) = block.split_once("-----").ok_or("a block of PEM is cut off")?;
+    let read = |(label, der): (&str, Vec<u8>)| {
         if !matches!(label, "PUBLIC KEY" | "RSA PUBLIC KEY") {
-            return Err("a block of PEM is not a public key; write `openssl pkey -pubout` to get one".to_owned());
+            return Err("a block of PEM is not a public key; write `openssl pkey -pubout` to get one");
         }
-        let (body, after) = block.split_once(&format!("-----END {label}-----")).ok_or("a block of PEM is cut off")?;
-        let encoded: Vec<u8> = body.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-        let der = model::base64::decode(&encoded).ok_or("a block of PEM is not base64")?;
-        keys.push(Key::from_der(&der).ok_or("a block of PEM is not a key of RSA, P-256, P-384, P-521 or Ed25519")?);
-        rest = after;
-    }
+        Key::from_der(&der).ok_or("a block of PEM is not a key of RSA, P-256, P-384, P-521 or Ed25519")
+    };
+    let keys: Vec<Key> = blocks(text)?.into_iter().map(read).collect::<Result<_, _>>()?;
     if keys.is_empty() {
         return Err("it is neither a JSON Web Key Set nor PEM".to_owned());
     }

@@ -1,4 +1,4 @@
-//! Signed tokens (JWT, RFC 7519) and the keys that verify them (JWK, RFC 7517; PEM).
+//! Signed and encrypted tokens (JWT, RFC 7519; JWE, RFC 7516) and the keys that verify them (JWK, RFC 7517; PEM).
 //!
 //! ```text
 //!  bytes ── Token::parse ──► Token ── KeySet::verify ──► Claims ── Rules::check ──► good until …
@@ -8,10 +8,15 @@
 
 mod algorithm;
 mod claims;
+mod decryption;
+mod encrypted;
+mod encryption;
 mod json;
 mod key;
 mod key_set;
+mod management;
 mod metadata;
+mod pem;
 mod refusal;
 mod rules;
 mod source;
@@ -24,8 +29,12 @@ mod tests;
 
 pub use algorithm::{Algorithm, Algorithms};
 pub use claims::Claims;
+pub use decryption::DecryptionKeys;
+pub use encrypted::Encrypted;
+pub use encryption::Encryption;
 pub use key::Key;
 pub use key_set::{KeySet, Trust};
+pub use management::KeyManagement;
 pub use metadata::Metadata;
 pub use refusal::Refusal;
 pub use rules::{Lifetime, Rules};

@@ -15,6 +15,14 @@ pub enum Refusal {
     UnknownKey,
     /// The signature is wrong.
     Signature,
+    /// No key is known that could decrypt it.
+    UnknownDecryptionKey,
+    /// It cannot be decrypted.
+    Decryption,
+    /// What was encrypted is not signed.
+    Unsigned,
+    /// It is not encrypted.
+    NotEncrypted,
     /// It says nothing about when it expires.
     NoExpiry,
     /// It has expired.
@@ -39,6 +47,10 @@ impl Refusal {
             Self::Type => "the token is of another type",
             Self::UnknownKey => "the key of the token is unknown",
             Self::Signature => "the signature of the token is wrong",
+            Self::UnknownDecryptionKey => "the decryption key of the token is unknown",
+            Self::Decryption => "the token cannot be decrypted",
+            Self::Unsigned => "the token is not signed",
+            Self::NotEncrypted => "the token is not encrypted",
             Self::NoExpiry => "the token has no expiry",
             Self::Expired => "the token has expired",
             Self::TooOld => "the token is too old",

@@ -66,10 +66,15 @@ impl<'a> Token<'a> {
 
     /// Returns whether the type of the token is this one: case is ignored, and so is `application/` in front (RFC 7515 section 4.1.9).
     pub fn is_of_kind(&self, wanted: &str) -> bool {
-        let short = |kind: &str| {
-            let lower = kind.to_ascii_lowercase();
-            lower.strip_prefix("application/").map_or(lower.clone(), str::to_owned)
-        };
-        self.kind.as_deref().is_some_and(|kind| short(kind) == short(wanted))
+        is_of_kind(self.kind.as_deref(), wanted)
     }
+}
+
+/// Compares the type of a token.
+pub(super) fn is_of_kind(kind: Option<&str>, wanted: &str) -> bool {
+    let short = |kind: &str| {
+        let lower = kind.to_ascii_lowercase();
+        lower.strip_prefix("application/").map_or(lower.clone(), str::to_owned)
+    };
+    kind.is_some_and(|kind| short(kind) == short(wanted))
 }

@@ -3,6 +3,7 @@
 //! Threads and blocking sockets only, each with a time limit on every read and write, so that a product that hangs
 //! fails one test and never the run. Start reading at [`product`], then [`origin`], then [`peer`].
 
+pub(crate) mod dex;
 pub(crate) mod frames;
 pub(crate) mod http2;
 pub(crate) mod http2_origin;

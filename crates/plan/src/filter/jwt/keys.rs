@@ -9,6 +9,7 @@ use model::snapshot::{Pem, UpstreamTls};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::called::CalledKeys;
 use crate::filter::Compiling;
 use crate::filter::settings::{DurationText, FileText};
 use crate::hash;
@@ -45,13 +46,36 @@ impl Default for KeysFetch {
     }
 }
 
+impl KeysFetch {
+    /// Returns interval and time-out for keys that a cluster has.
+    ///
+    /// # Errors
+    /// The interval is too short, or there are authorities.
+    pub(super) fn for_cluster(&self) -> Result<(Duration, Duration), Issue> {
+        self.check_interval()?;
+        if self.ca_file.is_some() {
+            let issue = Issue::at("keys_fetch/ca_file", "`ca_file` needs `keys_url`");
+            return Err(issue.suggest("leave it out: the cluster has its own `tls`"));
+        }
+        Ok((self.interval.0, self.timeout.0))
+    }
+
+    fn check_interval(&self) -> Result<(), Issue> {
+        if self.interval.0 < INTERVAL_MIN {
+            return Err(Issue::at("keys_fetch/interval", "the interval is below 1s"));
+        }
+        Ok(())
+    }
+}
+
 /// The keys of a filter.
-#[derive(Debug)]
 pub(in crate::filter) enum TokenKeys {
     /// From a file.
     Fixed(Arc<KeySet>),
     /// From a URL.
     Fetched(Arc<KeySource>),
+    /// Through a cluster.
+    Called(Box<CalledKeys>),
 }
 
 impl TokenKeys {
@@ -107,6 +131,7 @@ impl TokenKeys {
         match self {
             Self::Fixed(keys) => Some((Arc::clone(keys), 0)),
             Self::Fetched(source) => source.keys(),
+            Self::Called(called) => called.keys(),
         }
     }
 
@@ -115,13 +140,14 @@ impl TokenKeys {
         match self {
             Self::Fixed(_) => 0,
             Self::Fetched(source) => source.version(),
+            Self::Called(called) => called.version(),
         }
     }
 
     /// Says that a key is unknown. Returns whether other keys may come in a moment.
     pub(in crate::filter) fn is_awaited(&self) -> bool {
         match self {
-            Self::Fixed(_) => false,
+            Self::Fixed(_) | Self::Called(_) => false,
             Self::Fetched(source) => source.is_awaited(),
         }
     }
@@ -152,9 +178,7 @@ fn fetched(
         let example = if issuer.is_some() { "" } else { "/.well-known/jwks.json" };
         return Err(issue.suggest(format!("write one such as `https://login.example.com{example}`")));
     };
-    if fetch.interval.0 < INTERVAL_MIN {
-        return Err(Issue::at("keys_fetch/interval", "the interval is below 1s"));
-    }
+    fetch.check_interval()?;
     if !is_secure && fetch.ca_file.is_some() {
         return Err(Issue::at("keys_fetch/ca_file", "`ca_file` needs a URL with `https`"));
     }

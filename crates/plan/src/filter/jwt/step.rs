@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::RequestHead;
 
+use super::decrypt::{Decryption, Decryptions, Slow};
 use super::keys::TokenKeys;
 use crate::filter::challenge::Lack;
 use crate::filter::credential::{Carried, Place, Places};
@@ -12,7 +13,7 @@ use crate::filter::notes::Note;
 use crate::filter::passing::{Passing, Verdict};
 use crate::filter::token_cache::{Cache, digest_of};
 use crate::filter::{EventCounter, Flow, Found, Need, RequestStep, Turn};
-use crate::jose::{Algorithms, Refusal, Rules, TOKEN_BYTES_MAX, Token};
+use crate::jose::{Algorithms, Claims, Encrypted, Refusal, Rules, TOKEN_BYTES_MAX, Token};
 
 /// The first wait for keys; each further one is twice as long.
 const WAIT: Duration = Duration::from_millis(100);
@@ -28,6 +29,8 @@ pub(super) struct Verification {
     pub(super) rules: Rules,
     pub(super) passing: Passing,
     pub(super) cache: Arc<Cache<Verdict>>,
+    /// What decrypts tokens, if they may be encrypted.
+    pub(super) decryption: Option<Decryption>,
 }
 
 pub(super) struct Counters {
@@ -43,6 +46,9 @@ pub(super) struct JwtStep {
     pub(super) passes_on: bool,
     /// The note that counts the waits for keys.
     pub(super) waited: usize,
+    /// The note with the number of the decryption.
+    pub(super) decrypted: usize,
+    pub(super) decryptions: Arc<Decryptions>,
     pub(super) counters: Counters,
 }
 
@@ -51,25 +57,75 @@ enum Failure {
     Refused(Refusal),
     /// No keys are known.
     NoKeys,
+    /// The token is to be decrypted, which takes long.
+    Slow,
+    /// Nothing came of the decryption.
+    NotDecrypted,
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }
 
 impl Verification {
-    /// Verifies a token, or finds it among those that were verified.
-    fn verdict(&self, token: &[u8], now: u64) -> Result<Arc<Verdict>, Failure> {
+    /// Verifies a token, or finds it among those that were verified. `slow` is its decryption, if that took long.
+    fn verdict(&self, token: &[u8], slow: Option<&Slow>, now: u64) -> Result<Arc<Verdict>, Failure> {
         let digest = digest_of(token);
-        if let Some(known) = self.cache.get(&digest, self.keys.version(), now) {
+        let version = self.keys.version();
+        if let Some(known) = self.cache.get(&digest, version, now) {
             return Ok(known);
         }
-        let (keys, version) = self.keys.keys().ok_or(Failure::NoKeys)?;
-        let parsed = Token::parse(token).map_err(Failure::Refused)?;
-        if self.kind.as_deref().is_some_and(|kind| !parsed.is_of_kind(kind)) {
-            return Err(Failure::Refused(Refusal::Type));
-        }
-        let claims = keys.verify(&parsed, self.allowed).map_err(Failure::Refused)?;
-        let lifetime = self.rules.check(&claims, now).map_err(Failure::Refused)?;
+        let (claims, version) = match &self.decryption {
+            Some(decryption) if Encrypted::has_form(token) => self.encrypted_claims(decryption, token, slow)?,
+            Some(decryption) if decryption.is_required => return Err(Failure::Refused(Refusal::NotEncrypted)),
+            _ => self.signed_claims(token)?,
+        };
+        let lifetime = self.rules.check(&claims, now)?;
         let verdict = Arc::new(self.passing.judge(claims));
         self.cache.put(digest, version, (now, lifetime.ends), (&verdict, verdict.weight()));
         Ok(verdict)
+    }
+
+    /// Returns the claims of a signed token, with the version of the keys.
+    fn signed_claims(&self, token: &[u8]) -> Result<(Claims, u64), Failure> {
+        let (keys, version) = self.keys.keys().ok_or(Failure::NoKeys)?;
+        let parsed = Token::parse(token)?;
+        if self.kind.as_deref().is_some_and(|kind| !parsed.is_of_kind(kind)) {
+            return Err(Failure::Refused(Refusal::Type));
+        }
+        Ok((keys.verify(&parsed, self.allowed)?, version))
+    }
+
+    /// The same of an encrypted token, in which a signed one is, or claims if only its issuer can have encrypted them.
+    #[cold]
+    fn encrypted_claims(
+        &self,
+        decryption: &Decryption,
+        token: &[u8],
+        slow: Option<&Slow>,
+    ) -> Result<(Claims, u64), Failure> {
+        let parsed = Encrypted::parse(token)?;
+        let opened;
+        let plain = match slow {
+            Some(slow) => slow.found().ok_or(Failure::NotDecrypted)??,
+            None if parsed.management.is_slow() => return Err(Failure::Slow),
+            None => {
+                opened = decryption.open(&parsed)?;
+                &opened
+            }
+        };
+        if parsed.is_nested || !plain.starts_with(b"{") {
+            return self.signed_claims(plain);
+        }
+        if !decryption.allows_unsigned || !parsed.management.is_shared() {
+            return Err(Failure::Refused(Refusal::Unsigned));
+        }
+        if self.kind.as_deref().is_some_and(|kind| !parsed.is_of_kind(kind)) {
+            return Err(Failure::Refused(Refusal::Type));
+        }
+        Ok((Claims::from_json(plain).ok_or(Refusal::Malformed)?, self.keys.version()))
     }
 }
 
@@ -85,8 +141,18 @@ impl JwtStep {
             Carried::Bad => return self.refuse(Lack::BadRequest, turn),
             Carried::One(place) => place,
         };
-        match self.verification.verdict(turn.scratch, turn.unix_seconds()) {
+        if let TokenKeys::Called(called) = &self.verification.keys
+            && let Some(fetch) = called.renew(turn)
+        {
+            return fetch;
+        }
+        let slow = self.decryption(turn);
+        match self.verification.verdict(turn.scratch, slow.as_deref(), turn.unix_seconds()) {
             Ok(verdict) => self.pass((&verdict, place), head, turn),
+            Err(Failure::Slow) => self.decrypt(turn),
+            Err(Failure::NotDecrypted) => {
+                self.refuse(Lack::Unavailable("tokens cannot be decrypted at the moment"), turn)
+            }
             Err(Failure::NoKeys) => self.wait(turn).unwrap_or_else(|| {
                 self.refuse(Lack::Unavailable("the keys that verify tokens are not available"), turn)
             }),
@@ -97,12 +163,28 @@ impl JwtStep {
         }
     }
 
+    /// Returns the decryption that this exchange has begun.
+    fn decryption(&self, turn: &Turn<'_>) -> Option<Arc<Slow>> {
+        self.verification.decryption.as_ref().and_then(|_| self.decryptions.get(self.decrypted, turn))
+    }
+
+    /// Has other threads decrypt the token.
+    #[cold]
+    fn decrypt(&self, turn: &mut Turn<'_>) -> Flow {
+        let Some(by) = &self.verification.decryption else { return Flow::Continue };
+        let token = turn.scratch.clone();
+        self.decryptions.begin(by, token, self.decrypted, turn)
+    }
+
     /// Waits for keys, if any are on their way.
     fn wait(&self, turn: &mut Turn<'_>) -> Option<Flow> {
         let waits = match turn.notes.get(self.waited) {
             Note::Number(waits) => waits,
             Note::None | Note::Flag(_) => 0,
         };
+        if let TokenKeys::Called(called) = &self.verification.keys {
+            return called.seek(turn);
+        }
         if turn.is_rehearsal || waits >= WAITS_MAX || !self.verification.keys.is_awaited() {
             return None;
         }
@@ -135,7 +217,14 @@ impl RequestStep for JwtStep {
         self.judge(head, turn)
     }
 
-    fn resume(&self, head: &mut RequestHead, _: Found<'_>, turn: &mut Turn<'_>) -> Flow {
-        self.judge(head, turn)
+    fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
+        if let (Found::Call(reply), TokenKeys::Called(called)) = (found, &self.verification.keys) {
+            called.take(reply, turn);
+        }
+        let flow = self.judge(head, turn);
+        if !matches!(flow, Flow::Need(_)) && self.verification.decryption.is_some() {
+            self.decryptions.end(self.decrypted, turn);
+        }
+        flow
     }
 }

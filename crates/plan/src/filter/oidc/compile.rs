@@ -12,13 +12,14 @@ use super::refreshes::Refreshes;
 use super::seal::Sealer;
 use super::session::{Cookies, Lifetimes};
 use super::step::{CookieStep, NAMES};
-use super::{Authentication, Client, Counters, Endpoints, Oidc, OidcStep, PathSettings, SessionSettings};
-use crate::filter::form_call::{FormEndpoint, basic, only_line};
+use super::{Counters, Endpoints, Oidc, OidcStep, PathSettings, SessionSettings};
+use crate::filter::form_call::FormEndpoint;
 use crate::filter::guarded::Guarded;
 use crate::filter::jwt::keys::{KeysFetch, TokenKeys, discovered};
 use crate::filter::passing::Passing;
 use crate::filter::settings::Settings;
 use crate::filter::token_cache::Cache;
+use crate::filter::token_endpoint::{joined_scopes, more_parameters, twice};
 use crate::filter::{Compiling, Steps};
 use crate::jose::{Metadata, Rules, is_endpoint};
 
@@ -44,7 +45,7 @@ impl Settings for Oidc {
         }
         let cluster = compiling.cluster(&self.cluster, "cluster");
         let (keys, fixed) = keys(&issuer, self.endpoints, self.keys_fetch, compiling)?;
-        let (authorization, form) = credentials(&self.client)?;
+        let (authorization, form) = self.client.credentials()?;
         let path = ("endpoints/token_url", "/".to_owned());
         let passing = Passing::compile(self.claims, self.claim_headers, self.user_claim)?;
         let mut guarded: Vec<Guarded> = passing.names().cloned().map(Guarded::Name).collect();
@@ -52,11 +53,7 @@ impl Settings for Oidc {
             guarded.push(Guarded::Name(NAMES.authorization.clone()));
         }
         let paths = self.paths.checked()?;
-        let parameters = self.parameters.map(|ordered| ordered.0).unwrap_or_default();
-        if let Some((name, _)) = parameters.iter().find(|(name, _)| OWN_PARAMETERS.contains(&name.as_str())) {
-            let issue = Issue::at(format!("parameters/{name}"), format!("the filter sets `{name}` itself"));
-            return Err(issue.suggest("leave it out"));
-        }
+        let parameters = more_parameters(self.parameters, &OWN_PARAMETERS)?;
         let (refreshes_sessions, timeout) = (self.session.refresh, self.timeout.0);
         let cookies = self.session.cookies((&issuer, &self.client.id), &paths, compiling)?;
         let rules = Rules {
@@ -138,45 +135,13 @@ fn keys(
     Ok((keys, Some(Arc::new(metadata))))
 }
 
-/// A field `authorization`, and parameters of a form.
-type Credentials = (Option<String>, Vec<(&'static str, String)>);
-
-fn credentials(client: &Client) -> Result<Credentials, Issue> {
-    if client.id.is_empty() || client.id.contains(char::is_control) {
-        return Err(Issue::at("client/id", "it is not the identifier of a client"));
-    }
-    let id = ("client_id", client.id.clone());
-    let secret = match (&client.secret_file, &client.secret) {
-        (None, None) => return Ok((None, vec![id])),
-        (Some(file), None) => only_line(file).map_err(|why| Issue::at("client/secret_file", why))?,
-        (None, Some(secret)) => secret.trim(),
-        (Some(_), Some(_)) => return Err(twice("client/secret", "secret_file")),
-    };
-    if secret.is_empty() || secret.contains(char::is_control) {
-        return Err(Issue::at("client/secret", "it is not one line of text"));
-    }
-    Ok(match client.authentication {
-        Authentication::Basic => (Some(basic(&client.id, secret)), Vec::new()),
-        Authentication::Post => (None, vec![id, ("client_secret", secret.to_owned())]),
-    })
-}
-
-fn twice(path: &str, other: &str) -> Issue {
-    Issue::at(path, format!("there is already a `{other}`")).suggest("leave one of them out")
-}
-
 fn scopes(written: Option<Vec<String>>) -> Result<String, Issue> {
     let Some(list) = written else { return Ok("openid profile email".to_owned()) };
-    // RFC 6749 section 3.3.
-    let is_scope =
-        |scope: &&String| !scope.is_empty() && scope.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\');
-    if let Some((place, scope)) = list.iter().enumerate().find(|(_, scope)| !is_scope(scope)) {
-        return Err(Issue::at(format!("scopes/{place}"), format!("`{scope}` is not a scope")));
-    }
+    let joined = joined_scopes(&list)?;
     if !list.iter().any(|scope| scope == "openid") {
         return Err(Issue::at("scopes", "`openid` is missing").suggest("add it: without it there is no ID token"));
     }
-    Ok(list.join(" "))
+    Ok(joined)
 }
 
 impl PathSettings {

@@ -7,7 +7,7 @@ use model::{Fault, FieldName, LocalResponse, Method, RequestHead};
 
 use super::OidcStep;
 use super::session::{LOGIN_SECONDS, Login};
-use super::tokens::{NoTokens, Tokens};
+use crate::filter::token_endpoint::{NoTokens, Tokens};
 use crate::filter::{Flow, Need, Note, Reply, Turn};
 use crate::jose::Refusal;
 use crate::route::query::{decoded, equals_decoded, split_at_equals};

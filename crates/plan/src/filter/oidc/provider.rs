@@ -35,7 +35,7 @@ impl Provider {
         match (&self.fixed, &self.keys) {
             (Some(fixed), _) => Some(Arc::clone(fixed)),
             (None, TokenKeys::Fetched(source)) => source.metadata(),
-            (None, TokenKeys::Fixed(_)) => None,
+            (None, TokenKeys::Fixed(_) | TokenKeys::Called(_)) => None,
         }
     }
 

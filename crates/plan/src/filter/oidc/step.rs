@@ -7,8 +7,8 @@ use model::{Fault, FieldName, LocalResponse, Method, RequestHead, ResponseHead};
 use super::login::target_of;
 use super::refreshes::Refresh;
 use super::session::{Opened, Session};
-use super::tokens::{NoTokens, Tokens};
 use super::{OidcStep, WithoutSession};
+use crate::filter::token_endpoint::{NoTokens, Tokens};
 use crate::filter::{Flow, Found, Reply, RequestStep, ResponseStep, ResponseView, Turn};
 use crate::jose::Refusal;
 

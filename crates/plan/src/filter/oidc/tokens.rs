@@ -1,54 +1,14 @@
 //! What the provider answers to a request for tokens.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use model::Fault;
 
 use super::OidcStep;
 use super::session::Session;
-use crate::filter::Reply;
+use crate::filter::token_endpoint::Tokens;
 use crate::jose::{Algorithms, Claims, Refusal, Token};
 
 /// Seconds before the end of the access token from which on a session is refreshed.
 const EARLY: u64 = 60;
-
-/// The tokens of one answer (RFC 6749 section 5.1, OpenID Connect Core section 3.1.3.3).
-pub(super) struct Tokens {
-    pub(super) id_token: Option<String>,
-    pub(super) access_token: Option<String>,
-    pub(super) refresh_token: Option<String>,
-    /// Seconds.
-    pub(super) expires_in: Option<u64>,
-}
-
-/// Why there are no tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoTokens {
-    /// The provider refuses the code, the refresh token or the client.
-    Refused,
-    /// It does not answer, or not with tokens.
-    Unavailable,
-}
-
-impl Tokens {
-    /// Reads an answer.
-    pub(super) fn read(reply: Result<Box<Reply>, Fault>) -> Result<Self, NoTokens> {
-        let reply = reply.map_err(|_| NoTokens::Unavailable)?;
-        match reply.head.status {
-            200 => {}
-            400 | 401 | 403 => return Err(NoTokens::Refused),
-            _ => return Err(NoTokens::Unavailable),
-        }
-        let members = Claims::from_json(&reply.body).ok_or(NoTokens::Unavailable)?;
-        let text = |name: &str| members.get(name).and_then(|value| value.as_str()).map(str::to_owned);
-        let seconds = members.get("expires_in");
-        let expires_in = seconds.and_then(|value| value.as_u64().or_else(|| value.as_str()?.parse().ok()));
-        let is_bearer = text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
-        // It goes into a header field.
-        let is_sent = |token: &String| is_bearer && token.bytes().all(|byte| byte.is_ascii_graphic());
-        let access_token = text("access_token").filter(is_sent);
-        Ok(Self { id_token: text("id_token"), access_token, refresh_token: text("refresh_token"), expires_in })
-    }
-}
 
 impl OidcStep {
     /// Verifies an ID token (OpenID Connect Core section 3.1.3.7).

@@ -177,6 +177,11 @@ impl Link {
         Some(found)
     }
 
+    /// Returns whether the next reply says which node has which slot.
+    fn awaits_slots(&self) -> bool {
+        matches!(self.waiting.borrow().front(), Some(Waiting::Slots(_)))
+    }
+
     /// A question was not answered in time: if replies have stopped altogether, the connection is given up.
     pub(super) fn is_late(&self, timeout: Duration) {
         let waiting = self.waiting.borrow();

@@ -108,19 +108,36 @@ impl Store {
         if self.looked_at.get().is_some_and(|at| at.elapsed() < LOOK_EVERY) {
             return;
         }
-        let up = self.links.borrow().iter().find(|link| link.is_up()).cloned();
-        let link = up.unwrap_or_else(|| self.next_link(local));
+        let link = self.link_up().unwrap_or_else(|| self.next_link(local));
         let Some(found) = link.ask_slots() else { return };
         self.looked_at.set(Some(Instant::now()));
         let store = Rc::downgrade(self);
         tokio::task::spawn_local(async move {
             let (found, Some(store)) = (found.await.ok(), store.upgrade()) else { return };
             let map = found.map(|slots| Map { slots, said_by: link.address() });
-            // A store that has no map any more is no cluster now.
-            if map.is_some() || link.is_up() {
+            // A store that has no map any more is no cluster now. A node that was removed from one does not decide that.
+            if map.is_some() || (link.is_up() && !store.has_others(&link)) {
                 *store.map.borrow_mut() = map;
             }
         });
+    }
+
+    /// Returns a connection that answers, if there is one: to a node of the map, or else to any.
+    fn link_up(&self) -> Option<Rc<Link>> {
+        let links = self.links.borrow();
+        let mut up = links.iter().filter(|link| link.is_up());
+        up.clone().find(|link| self.is_member(link)).or_else(|| up.next()).cloned()
+    }
+
+    /// Returns whether nodes of the map answer, of which this connection leads to none.
+    fn has_others(&self, link: &Rc<Link>) -> bool {
+        !self.is_member(link) && self.links.borrow().iter().any(|link| link.is_up() && self.is_member(link))
+    }
+
+    /// Returns whether a connection leads to a node of the map.
+    fn is_member(&self, link: &Link) -> bool {
+        let map = self.map.borrow();
+        map.as_ref().is_some_and(|map| map.slots.nodes().iter().any(|node| link.is_to(map.target(node).as_ref())))
     }
 
     /// Returns a connection to a node or endpoint, where none is known to answer: each in turn, because any node knows the others.

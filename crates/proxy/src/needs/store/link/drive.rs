@@ -18,6 +18,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(60);
 /// Bytes of replies that are not read yet. They are small, but for a map of slots.
 const INPUT_BYTES_MAX: usize = 256 << 10;
+/// The same while a map of slots is awaited: 16,384 ranges with a node each, or fewer with replicas.
+const MAP_BYTES_MAX: usize = 2 << 20;
+/// A part of a reply that is so long is parsed only when it may be whole, because parsing begins with its first byte each time.
+const LARGE_BYTES: usize = 64 << 10;
 const READ_BYTES: usize = 4 << 10;
 
 /// Connects, answers and connects again, until nobody asks any more.
@@ -127,6 +131,10 @@ fn poll_replies(link: &Link, cx: &mut TaskContext<'_>, io: &mut ByteStream, inpu
             Ok(count) => count,
         };
         input.extend_from_slice(&room[..count]);
+        let bytes_max = if link.awaits_slots() { MAP_BYTES_MAX } else { INPUT_BYTES_MAX };
+        if (LARGE_BYTES..bytes_max).contains(&input.len()) && !input.ends_with(b"\r\n") {
+            continue;
+        }
         let mut taken = 0;
         loop {
             match read_reply(&input[taken..]) {
@@ -141,7 +149,7 @@ fn poll_replies(link: &Link, cx: &mut TaskContext<'_>, io: &mut ByteStream, inpu
             }
         }
         input.drain(..taken);
-        if input.len() > INPUT_BYTES_MAX {
+        if input.len() > bytes_max {
             return Poll::Ready(End::Broken);
         }
     }
