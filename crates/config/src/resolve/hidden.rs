@@ -145,6 +145,24 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// Returns routes by expression, each with the route above it that takes all its requests by a prefix of the same hosts.
+fn hidden_by_prefix(routes: &[std::sync::Arc<Route>]) -> Vec<(usize, usize)> {
+    let is_prefix = |route: &Route| matches!(path_key(route.matches.path.as_ref()), Some((PREFIX, _)));
+    let find = |index: usize| {
+        let route = &routes[index];
+        let hides = |other: &Route| {
+            route.above.contains(&other.name)
+                && is_prefix(other)
+                && other.priority == route.priority
+                && other.matches.hosts == route.matches.hosts
+        };
+        let nested = !route.above.is_empty() && matches!(route.matches.path, Some(PathMatch::Regex(_)));
+        let first = nested.then(|| routes.iter().position(|other| hides(other)))?;
+        first.map(|first| (index, first))
+    };
+    (0..routes.len()).filter_map(find).collect()
+}
+
 impl Resolver<'_> {
     /// Warns of each route all of whose requests another one takes that is asked before it.
     pub(super) fn warn_of_hidden(&mut self, routes: &[std::sync::Arc<Route>]) {
@@ -166,7 +184,7 @@ impl Resolver<'_> {
             }
         }
         hidden.sort_unstable();
-        for (index, first) in hidden {
+        for (index, first) in hidden.into_iter().chain(hidden_by_prefix(routes)) {
             self.warn_of_one_hidden((index, &routes[index]), (first, &routes[first]));
         }
     }
@@ -174,12 +192,20 @@ impl Resolver<'_> {
     fn warn_of_one_hidden(&mut self, (index, route): (usize, &Route), (first, other): (usize, &Route)) {
         let at = format!("routes/{index}");
         let place = self.place_of(&format!("routes/{first}"), &at);
-        let reason = if other.priority > route.priority { "has a higher `priority`" } else { "comes first" };
+        let is_nested = route.above.contains(&other.name);
+        let reason = match other.priority > route.priority {
+            true => "has a higher `priority`",
+            false if is_nested => "has a prefix, which comes before a regular expression",
+            false => "comes first",
+        };
         let message = format!(
             "no request reaches route `{}`: route `{}` in {place} matches the same requests and {reason}",
             route.name, other.name
         );
-        let mend = "give it another `match`, or take it out".to_owned();
+        let mend = match is_nested {
+            true => format!("give it `priority: {}`", other.priority.saturating_add(1)),
+            false => "give it another `match`, or take it out".to_owned(),
+        };
         self.warn_at_key(&at, "match", message, Some(mend));
     }
 }

@@ -14,6 +14,7 @@ use super::address::is_host_name;
 use crate::diagnostic::{choose, nearest};
 use crate::file;
 use crate::part;
+use crate::tree::Text;
 
 /// How names of conditions are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,7 @@ impl Resolver<'_> {
         let action = self.action(&at, written);
         Some(Route {
             name: name.into(),
+            above: self.above.get(index).into_iter().flatten().map(Text::name).collect(),
             listeners: written.listeners.iter().map(|name| Name::from(name.as_str())).collect(),
             matches,
             priority: written.priority,

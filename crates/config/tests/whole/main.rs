@@ -13,6 +13,7 @@ mod http3;
 mod includes;
 mod maps;
 mod names;
+mod nested;
 mod newcomers;
 mod pages;
 mod paths;

@@ -15,6 +15,8 @@ use crate::{LocalResponse, Name};
 pub struct Route {
     /// Given, or `route-N` by its place in the file from 1. Unique; the stable id.
     pub name: Name,
+    /// Names of the routes that it is nested in, outermost first.
+    pub above: Vec<Name>,
     /// Only these listeners; empty: all HTTP listeners.
     pub listeners: Vec<Name>,
     /// The conditions.
