@@ -167,6 +167,7 @@ fn route(place: usize, matches: Match) -> Route {
         subset: None,
         precedence: model::queue::Precedence::default(),
         early_data: false,
+        is_internal: false,
     }
 }
 

@@ -144,6 +144,7 @@ pub(crate) fn route(name: &str, matches: Match, cluster: &str) -> Route {
         subset: None,
         precedence: model::queue::Precedence::default(),
         early_data: false,
+        is_internal: false,
     }
 }
 

@@ -149,6 +149,7 @@ pub(crate) fn snapshot_with_route(name: &str) -> Snapshot {
         subset: None,
         precedence: model::queue::Precedence::default(),
         early_data: false,
+        is_internal: false,
     };
     Snapshot { routes: vec![Arc::new(route)], ..Snapshot::default() }
 }

@@ -44,6 +44,7 @@ mod faults;
 mod filter_rewrites;
 mod filter_when;
 mod filters;
+mod follow_redirects;
 mod forward_auth;
 mod forwarding;
 mod framing;

@@ -32,6 +32,9 @@ pub struct Route {
     /// A route of higher priority wins before all other rules.
     #[serde(default)]
     pub priority: i32,
+    /// Clients do not reach this route. Only requests that an endpoint sends on do, by the `field` of the filter `follow_redirects`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub internal: bool,
     /// Filters for requests and responses, applied in this order.
     #[serde(default)]
     pub filters: Vec<FilterUse>,

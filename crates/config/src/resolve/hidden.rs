@@ -82,7 +82,9 @@ fn covers(one: &Route, other: &Route) -> bool {
         || (!asked.methods.is_empty() && asked.methods.iter().all(|method| methods.contains(method)));
     let takes_sources = sources.is_empty()
         || (!asked.sources.is_empty() && asked.sources.iter().all(|inner| sources.iter().any(|it| holds(it, inner))));
-    listeners(&one.listeners, &other.listeners)
+    // A client passes by one that is internal.
+    (!one.is_internal || other.is_internal)
+        && listeners(&one.listeners, &other.listeners)
         && (path.is_none() || path_key(path.as_ref()).is_some() || begins_with_slash(asked))
         && takes_methods
         && takes_sources

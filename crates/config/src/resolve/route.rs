@@ -40,6 +40,7 @@ impl Resolver<'_> {
             listeners: written.listeners.iter().map(|name| Name::from(name.as_str())).collect(),
             matches,
             priority: written.priority,
+            is_internal: written.internal,
             filters,
             action: action?,
             timeout: written.timeout.map(|time| time.0),

@@ -94,6 +94,7 @@ pub(crate) fn route(place: usize, matches: Match) -> Route {
         subset: None,
         precedence: model::queue::Precedence::default(),
         early_data: false,
+        is_internal: false,
     }
 }
 

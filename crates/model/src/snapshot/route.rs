@@ -23,6 +23,8 @@ pub struct Route {
     pub matches: Match,
     /// Higher wins before any other rule of precedence; 0 by default.
     pub priority: i32,
+    /// Clients do not reach it, only requests that an endpoint sends on.
+    pub is_internal: bool,
     /// In order.
     pub filters: Vec<FilterUse>,
     /// What happens.
