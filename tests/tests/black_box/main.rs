@@ -92,6 +92,7 @@ mod rate_limit_service;
 mod reload;
 mod replace_body;
 mod retries;
+mod route_by_body;
 mod routing;
 mod shared_limit;
 mod shared_limit_cluster;

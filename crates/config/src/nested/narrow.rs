@@ -50,10 +50,24 @@ impl Narrowing<'_> {
             "source" => self.list((above, own), "network", network),
             "path" => self.path(above, own),
             "headers" => self.values((above, own), "header field", true),
-            "query" | "cookies" | "proxy_tlvs" | "body" => self.values((above, own), "value", false),
+            "query" | "cookies" | "proxy_tlvs" => self.values((above, own), "value", false),
+            "body" => self.body(above, own),
             "expression" => expression(above, own),
             _ => own.clone(),
         }
+    }
+
+    /// Joins what is asked of the body.
+    fn body(&mut self, above: &Node, own: &Node) -> Node {
+        let mut joined = own.entries().to_vec();
+        for (key, value) in above.entries() {
+            match joined.iter_mut().find(|(known, _)| known.text == key.text) {
+                Some((_, node)) if key.text != "max" => *node = self.values((value, node), "value", false),
+                Some(_) => {}
+                None => joined.push((key.clone(), value.clone())),
+            }
+        }
+        Node { span: own.span, kind: Kind::map(joined) }
     }
 
     fn never(&mut self, at: &Node, why: &str, mend: &str) {

@@ -64,9 +64,10 @@ fn places_around(place: Place<'_>) -> Vec<Place<'_>> {
 }
 
 /// Returns how the router ranks routes of one host and path; the smaller is asked first.
-fn rank(asked: &Match) -> (bool, [Reverse<usize>; 4], bool, bool) {
+fn rank(asked: &Match) -> (bool, [Reverse<usize>; 4], bool, bool, Reverse<usize>) {
     let counts = [&asked.headers, &asked.query, &asked.cookies, &asked.proxy_tlvs].map(|list| Reverse(list.len()));
-    (asked.methods.is_empty(), counts, asked.sources.is_empty(), asked.expression.is_none())
+    let of_body = Reverse(asked.body.as_ref().map_or(0, |body| body.len()));
+    (asked.methods.is_empty(), counts, asked.sources.is_empty(), asked.expression.is_none(), of_body)
 }
 
 /// Returns whether `one` holds for all requests that `other` holds for, of which host and path are at one of the [places
@@ -76,7 +77,8 @@ fn covers(one: &Route, other: &Route) -> bool {
         one.is_empty() || (!other.is_empty() && other.iter().all(|name| one.contains(name)))
     };
     // Named one by one, so that no condition is forgotten.
-    let Match { hosts: _, path, methods, headers, query, cookies, proxy_tlvs, sources, expression } = &one.matches;
+    let Match { hosts: _, path, methods, headers, query, cookies, proxy_tlvs, sources, expression, body } =
+        &one.matches;
     let asked = &other.matches;
     let takes_methods = methods.is_empty()
         || (!asked.methods.is_empty() && asked.methods.iter().all(|method| methods.contains(method)));
@@ -89,6 +91,7 @@ fn covers(one: &Route, other: &Route) -> bool {
         && takes_methods
         && takes_sources
         && (expression.is_none() || *expression == asked.expression)
+        && (body.is_none() || *body == asked.body)
         && values_cover((headers, &asked.headers), true)
         && values_cover((query, &asked.query), false)
         && values_cover((cookies, &asked.cookies), false)

@@ -20,6 +20,7 @@ mod paths;
 mod persistence;
 mod providers;
 mod queue;
+mod route_body;
 mod snapshot;
 mod sockets;
 mod support;

@@ -83,7 +83,8 @@ fn asks(matches: &Match, priority: i32) -> String {
         + matches.cookies.len()
         + matches.proxy_tlvs.len()
         + usize::from(!matches.sources.is_empty())
-        + usize::from(matches.expression.is_some());
+        + usize::from(matches.expression.is_some())
+        + matches.body.as_ref().map_or(0, |body| body.len());
     if others > 0 {
         parts.push(format!("{others} more condition{}", if others == 1 { "" } else { "s" }));
     }

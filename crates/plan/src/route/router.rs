@@ -16,7 +16,8 @@
 //! 8. more conditions on values of a PROXY header;
 //! 9. a condition on the client's network before none;
 //! 10. an expression before none;
-//! 11. the order of the file.
+//! 11. more conditions on the body;
+//! 12. the order of the file.
 //!
 //! If the routes of the most specific host or path fail by another condition, less specific ones are tried: a request
 //! gets no answer 404 while any route matches it.
@@ -111,7 +112,7 @@ impl Router {
             tiers.entry(route.route.priority).or_default().add(place, route);
         }
         let tiers = tiers.into_values().rev().map(|tier| tier.build(&routes)).collect();
-        let has_expressions = routes.iter().any(|route| route.conditions.has_expression());
+        let has_expressions = routes.iter().any(|route| route.conditions.asks_more());
         Self { routes: routes.into(), tiers, has_expressions, with_internal: None }
     }
 
@@ -125,7 +126,7 @@ impl Router {
         &self.routes
     }
 
-    /// Returns whether a route has an expression. Then [`Caller::seen`] must be there.
+    /// Returns whether a route has an expression, or asks for the body. Then [`Caller::seen`] must be there.
     #[inline]
     pub fn has_expressions(&self) -> bool {
         self.has_expressions

@@ -11,13 +11,14 @@ mod filters;
 mod forward;
 mod progress;
 mod redirect;
+mod route_by_body;
 mod state;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use model::Fault;
-use model::facts::{Caller, Seen};
+use model::facts::Caller;
 use model::snapshot::{HostMismatch, HttpListener};
 use plan::filter::Flow;
 use plan::{ActionPlan, ClusterChoice, ClusterPlan, ListenerTarget, RoutePlan};
@@ -196,13 +197,13 @@ impl<'p> Exchange<'p> {
 
     fn route(&mut self) -> Result<&'p RoutePlan, Fault> {
         let ListenerTarget::Http(router) = &self.listener.plan.target else { return Err(Fault::NoRoute) };
-        let seen;
-        let caller = if router.has_expressions() {
-            seen = Seen { facts: self.facts(), now: self.progress.now };
-            seen.caller()
-        } else {
-            Caller { client: self.client, sender: self.connection.facts.sender.as_deref(), seen: None }
-        };
+        if router.has_expressions() {
+            // Where the body is needed first, the search goes on as after a fault: see `end_or_go_on`.
+            let route = self.look_up(router, true).ok().flatten().ok_or(Fault::NoRoute)?;
+            self.take_route(route);
+            return Ok(route);
+        }
+        let caller = Caller { client: self.client, sender: self.connection.facts.sender.as_deref(), seen: None };
         let mut scratch = self.worker.scratch.borrow_mut();
         let route = router.find(&self.incoming.head, caller, &mut scratch).ok_or(Fault::NoRoute)?;
         self.take_route(route);

@@ -1,6 +1,5 @@
 //! Redirects of endpoints that are followed here: the request goes on along another route of its listener.
 
-use model::facts::{Caller, Seen};
 use model::fields::{FieldName, Known};
 use model::head::host_without_port;
 use model::{Fault, RequestHead};
@@ -55,17 +54,21 @@ impl<'p> Exchange<'p> {
     fn route_of_redirect(&self, to: &Redirected) -> Option<&'p RoutePlan> {
         let ListenerTarget::Http(router) = &self.listener.plan.target else { return None };
         let router = if to.is_internal { router.with_internal() } else { router };
-        let seen = Seen { facts: self.facts(), now: self.progress.now };
-        let caller: Caller<'_> = seen.caller();
-        router.find(&self.incoming.head, caller, &mut self.worker.scratch.borrow_mut()).map(|route| &**route)
+        // A body that is not held was sent away.
+        self.look_up(router, false).ok().flatten()
     }
 
     /// Tells the client of a fault, unless the request goes on along another route.
     #[cold]
     pub(super) async fn end_or_go_on(&mut self, fault: Fault) -> (Next, Option<Fault>) {
         let outcome = match fault {
-            Fault::Redirected => self.go_on_elsewhere().await,
+            Fault::Redirected => Err(fault),
+            Fault::NoRoute => self.go_on_by_body().await,
             fault => Err(fault),
+        };
+        let outcome = match outcome {
+            Err(Fault::Redirected) => self.go_on_elsewhere().await,
+            outcome => outcome,
         };
         match outcome {
             Ok(next) => (next, self.progress.is_refused.then_some(Fault::Refused)),
