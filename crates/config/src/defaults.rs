@@ -14,8 +14,10 @@ use crate::changes::{NAMED, moved};
 use crate::diagnostic::Sink;
 use crate::faulty::Faulty;
 use crate::file::{DEFAULTS, DEFAULTS_KEY as KEY, HTTP_KEYS};
+use crate::listener_filters;
+use crate::nested;
 use crate::source::{Document, Documents, Span};
-use crate::tree::{ByName, Key, Kind, Node};
+use crate::tree::{ByName, Key, Kind, Node, Text};
 use crate::validate::{validate_joined, validate_part};
 
 /// Steps into a schema, and maps inside one another: a schema that refers to itself ends here.
@@ -30,6 +32,8 @@ pub(crate) struct Trees {
     pub(crate) written: Arc<Node>,
     /// As it is meant: without `defaults`. The very same where there are none.
     pub(crate) merged: Arc<Node>,
+    /// For each route of `merged` the names of those that it is nested in, outermost first. Empty: none is nested.
+    pub(crate) above: Vec<Vec<Text>>,
 }
 
 impl Trees {
@@ -47,9 +51,29 @@ impl Trees {
         before: Option<&Self>,
         sink: &mut Sink,
     ) -> Self {
-        let Some(entry) = written.entry(KEY) else { return Self { merged: Arc::clone(&written), written } };
+        let flat = flat_routes(schema, &written, documents, sink);
+        let (merged, above) = match flat {
+            Some((merged, above)) => (Arc::new(merged), above),
+            None => (Arc::clone(&written), Vec::new()),
+        };
+        let mut merged = Self::with_defaults(schema, (&written, merged), documents, before, sink);
+        let has_filters = |(_, listener): &(Key, Node)| listener.get("filters").is_some();
+        if merged.get("listeners").is_some_and(|all| all.entries().iter().any(has_filters)) {
+            listener_filters::spread(Arc::make_mut(&mut merged));
+        }
+        Self { written, merged, above }
+    }
+
+    fn with_defaults(
+        schema: &Value,
+        (written, flat): (&Node, Arc<Node>),
+        documents: &Documents,
+        before: Option<&Self>,
+        sink: &mut Sink,
+    ) -> Arc<Node> {
+        let Some(entry) = written.entry(KEY) else { return flat };
         let defaults = sound(schema, entry, sink);
-        let mut merged = Node::clone(&written);
+        let mut merged = Node::clone(&flat);
         if let Kind::Map(entries) = &mut merged.kind {
             let entries = Arc::make_mut(entries);
             entries.retain(|(key, _)| key.text != KEY);
@@ -64,7 +88,7 @@ impl Trees {
                 }
             }
         }
-        Self { written, merged: Arc::new(merged) }
+        Arc::new(merged)
     }
 
     /// Returns the places of all keys below `defaults`, which keys of joined objects have too.
@@ -89,6 +113,21 @@ impl Trees {
         let is_same = self.written.get(KEY)?.get(kind)?.is_very_same(default);
         (is_same && NAMED.contains(&kind)).then_some((self.written.get(kind)?, self.merged.get(kind)?))
     }
+}
+
+/// Returns the tree with flat routes, and the names of those that each is nested in, unless all are flat.
+fn flat_routes(schema: &Value, tree: &Node, documents: &Documents, sink: &mut Sink) -> Option<(Node, Vec<Vec<Text>>)> {
+    let (kind, definition, _) = DEFAULTS[1];
+    let object = schema.pointer(&format!("/$defs/{definition}")).and_then(Value::as_object)?;
+    let inherit = |above: &Node, route: &Node| {
+        let joining = Joining { root: schema, object, kind, default: above, documents };
+        let fitting = Node { span: above.span, kind: Kind::map(joining.fit_for(route)) };
+        joining.join(object, (&fitting, route), None, DEPTH_MAX)
+    };
+    let flat = nested::flatten(tree.get(kind)?, &inherit, sink)?;
+    let mut entries = tree.entries().to_vec();
+    entries.iter_mut().filter(|(key, _)| key.text == kind).for_each(|(_, routes)| *routes = flat.list.clone());
+    Some((Node { span: tree.span, kind: Kind::map(entries) }, flat.above))
 }
 
 /// The defaults without the keys that have something wrong in them.

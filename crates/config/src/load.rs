@@ -241,7 +241,11 @@ impl Loader<'_> {
         (mut sink, access): (Sink, Access),
     ) -> Result<Loaded, Diagnostics> {
         let resolver = Resolver::new(self, access, (&documents, &trees.merged), faulty, &mut sink);
-        let resolved = resolver.with_defaults_at(trees.keys_of_defaults()).knowing(before.map(before_of)).run();
+        let resolved = resolver
+            .with_defaults_at(trees.keys_of_defaults())
+            .nested_in(&trees.above)
+            .knowing(before.map(before_of))
+            .run();
         let warnings = resolved.warnings.finish_warnings(&documents);
         if !sink.is_empty() {
             return Err(Diagnostics { warnings, ..sink.finish(&documents) });

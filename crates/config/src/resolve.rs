@@ -54,7 +54,7 @@ use crate::file;
 use crate::host::Loader;
 use crate::read::Access;
 use crate::source::{Documents, Span};
-use crate::tree::{ByName, Key, Kind, Node};
+use crate::tree::{ByName, Key, Kind, Node, Text};
 
 pub(crate) use balance::placement_of;
 pub(crate) use cluster::smaller;
@@ -89,6 +89,8 @@ pub(crate) struct Resolver<'a> {
     warnings: Sink,
     /// The places of keys that come from `defaults`.
     defaults: HashSet<Span>,
+    /// The names of the routes that each route is nested in.
+    above: &'a [Vec<Text>],
     /// What clusters take from an earlier configuration.
     reuse: Reuse<'a>,
     /// How host names of endpoints are looked up.
@@ -124,6 +126,7 @@ impl<'a> Resolver<'a> {
             sink,
             warnings,
             defaults: HashSet::new(),
+            above: &[],
             reuse: Reuse::default(),
             names: NameLookup::default(),
             pems,
@@ -137,6 +140,12 @@ impl<'a> Resolver<'a> {
     /// Names the places of keys that objects have from `defaults`.
     pub(crate) fn with_defaults_at(mut self, defaults: HashSet<Span>) -> Self {
         self.defaults = defaults;
+        self
+    }
+
+    /// Names the routes that each route is nested in.
+    pub(crate) fn nested_in(mut self, above: &'a [Vec<Text>]) -> Self {
+        self.above = above;
         self
     }
 

@@ -9,8 +9,19 @@ use serde_json::{Map, Value, json};
 use crate::defaults;
 use crate::file::{FILTER_DEFINITION, File};
 
-/// Returns the schema of a whole file, with the settings of these filters.
+/// Returns the schema of a whole file as it is written, with the settings of these filters.
 pub fn schema(filters: &[FilterSpec]) -> Value {
+    let mut root = joined(filters);
+    // A route may have its target from the route that it is nested in, or only hold others.
+    if let Some(targets) = root["$defs"]["Route"]["oneOf"].as_array_mut() {
+        let any = targets.clone();
+        targets.push(json!({ "not": { "anyOf": any } }));
+    }
+    root
+}
+
+/// Returns that of a file whose objects were joined with what they inherit.
+fn joined(filters: &[FilterSpec]) -> Value {
     // It does not change while the program runs, and every load needs it.
     static BASE: OnceLock<Value> = OnceLock::new();
     let mut root = BASE.get_or_init(base).clone();
@@ -30,7 +41,7 @@ pub(crate) fn cached(filters: &[FilterSpec]) -> Arc<Value> {
     if let Some((_, schema)) = known.iter().find(|(known, _)| *known == id) {
         return Arc::clone(schema);
     }
-    let made = Arc::new(schema(filters));
+    let made = Arc::new(joined(filters));
     if known.len() < KNOWN_MAX {
         known.push((id, Arc::clone(&made)));
     }

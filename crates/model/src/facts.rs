@@ -1,5 +1,6 @@
 //! What is known of an exchange beside its heads.
 
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
@@ -90,6 +91,24 @@ pub struct Seen<'a> {
     pub facts: Facts<'a>,
     /// When the route is looked for, for rates of tables.
     pub now: Instant,
+    /// The body of the request.
+    pub body: BodySeen<'a>,
+}
+
+/// What is known of a request's body when its route is looked for.
+#[derive(Clone, Copy, Debug)]
+pub enum BodySeen<'a> {
+    /// It is not read. Who wants to see it says so by the bytes that it may have at most.
+    Unread {
+        /// Its length, if that is known.
+        length: Option<u64>,
+        /// Bytes of it that are wanted; 0: it is not wanted.
+        wanted: &'a Cell<u32>,
+    },
+    /// All of it.
+    Whole(&'a [u8]),
+    /// It cannot be had.
+    Unknown,
 }
 
 impl Seen<'_> {

@@ -207,6 +207,8 @@ faults! {
     BadResponse = Upstream Await 502 false true "UB" "bad_response";
     /// The endpoint answered with a status that the retry rules list.
     RetriedStatus = Upstream Await 502 false true "UV" "retried_status";
+    /// The endpoint answered with a redirect, and the request went on along another route.
+    Redirected = Upstream Await 502 false false "UJ" "redirected";
     /// The response head is longer than accepted.
     ResponseHeadTooLarge = Upstream Await 502 false false "UL" "response_head_too_large";
     /// A filter bounds the response body, and it is longer.

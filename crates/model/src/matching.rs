@@ -25,6 +25,33 @@ pub struct Match {
     pub sources: Vec<Cidr>,
     /// An expression that holds.
     pub expression: Option<String>,
+    /// What is asked of the request's body. Only of routes.
+    pub body: Option<Box<BodyMatch>>,
+}
+
+/// Conditions on values in a request's body, all of which must hold. None holds of a body that is longer, encoded or malformed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyMatch {
+    /// Values of a JSON text, by JSON Pointer (RFC 6901).
+    pub json: Vec<ValueMatch>,
+    /// Values of a form (`application/x-www-form-urlencoded`), by name.
+    pub form: Vec<ValueMatch>,
+    /// Fields of the first message of a gRPC call, by numbers such as `1.3`.
+    pub grpc: Vec<ValueMatch>,
+    /// Bytes of the body that are held; at most 16 MiB.
+    pub max: u32,
+}
+
+impl BodyMatch {
+    /// Returns how many conditions there are.
+    pub fn len(&self) -> usize {
+        self.json.len() + self.form.len() + self.grpc.len()
+    }
+
+    /// Returns whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// When a filter applies: all that is given must hold.

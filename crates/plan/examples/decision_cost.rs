@@ -155,6 +155,7 @@ fn cluster(balance: Balance, endpoints: u16, connections_max: Option<u32>) -> Cl
 fn route(place: usize, matches: Match) -> Route {
     Route {
         name: format!("r{place}").into(),
+        above: Vec::new(),
         listeners: vec![],
         matches,
         priority: 0,
@@ -166,6 +167,7 @@ fn route(place: usize, matches: Match) -> Route {
         subset: None,
         precedence: model::queue::Precedence::default(),
         early_data: false,
+        is_internal: false,
     }
 }
 

@@ -132,6 +132,7 @@ pub(crate) fn route(name: &str, matches: Match, cluster: &str) -> Route {
     let action = Action::Cluster(cluster.into());
     Route {
         name: name.into(),
+        above: vec![],
         listeners: vec![],
         matches,
         priority: 0,
@@ -143,6 +144,7 @@ pub(crate) fn route(name: &str, matches: Match, cluster: &str) -> Route {
         subset: None,
         precedence: model::queue::Precedence::default(),
         early_data: false,
+        is_internal: false,
     }
 }
 

@@ -70,6 +70,12 @@ impl Replay {
             Some(Box::new(KeptBody { bytes: bytes.into(), file: None, trailers: None, is_coded, is_held: false }));
     }
 
+    /// Begins with the first attempt at another cluster. A body that is kept stays.
+    pub(crate) fn begin_again(&mut self) {
+        (self.after_status, self.began_ms) = (None, 0);
+        self.tried.clear();
+    }
+
     /// Returns the body for an attempt after one that has taken it from the client's buffer.
     pub(crate) fn again(&self) -> Option<&KeptBody> {
         if self.is_taken { self.body.as_deref() } else { None }

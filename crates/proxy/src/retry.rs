@@ -105,6 +105,7 @@ impl<'p> Exchange<'p> {
     pub(crate) fn pause_after(&mut self, local: &'p ClusterLocal, fault: Fault) -> Result<Duration, Fault> {
         let pause = match fault {
             Fault::RetriedStatus => self.replay.after_status.take(),
+            Fault::Redirected => None,
             // Half an interim response cannot be taken back.
             _ if self.progress.is_interim_cut || self.progress.status != 0 => None,
             _ => self.verdict(local, Failure::Fault(fault)),
@@ -192,7 +193,7 @@ impl<'p> Exchange<'p> {
     }
 
     /// What ends the exchange is counted with its record, this is not.
-    fn count_failed(&self, fault: Fault) {
+    pub(crate) fn count_failed(&self, fault: Fault) {
         if let Some((_, endpoint_local)) = self.progress.endpoint {
             endpoint_local.series.of(self.worker.index).fault(fault);
         }

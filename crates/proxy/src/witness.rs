@@ -43,7 +43,7 @@ impl Exchange<'_> {
 
     /// The attempt ended by a fault, which may or may not be the endpoint's doing.
     pub(crate) fn witness_fault(&mut self, fault: Fault) {
-        if fault == Fault::RetriedStatus {
+        if matches!(fault, Fault::RetriedStatus | Fault::Redirected) {
             // An answer, though not passed on.
             self.witness_answer();
         } else if fault.consequence().against_health {

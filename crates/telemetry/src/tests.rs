@@ -137,6 +137,7 @@ fn tunnels_streams_and_broken_heads_do_not_bend_the_latency_of_requests() {
 pub(crate) fn snapshot_with_route(name: &str) -> Snapshot {
     let route = Route {
         name: name.into(),
+        above: Vec::new(),
         listeners: Vec::new(),
         matches: model::matching::Match::default(),
         priority: 0,
@@ -148,6 +149,7 @@ pub(crate) fn snapshot_with_route(name: &str) -> Snapshot {
         subset: None,
         precedence: model::queue::Precedence::default(),
         early_data: false,
+        is_internal: false,
     };
     Snapshot { routes: vec![Arc::new(route)], ..Snapshot::default() }
 }

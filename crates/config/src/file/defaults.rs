@@ -9,7 +9,7 @@ pub(crate) const DEFAULTS_KEY: &str = "defaults";
 /// object's own.
 pub(crate) const DEFAULTS: [(&str, &str, &[&str]); 3] = [
     ("listeners", "Listener", &["bind", "protocol", "cluster", "sni", "defaults"]),
-    ("routes", "Route", &["name", "match", "cluster", "clusters", "redirect", "respond", "defaults"]),
+    ("routes", "Route", &["name", "match", "cluster", "clusters", "redirect", "respond", "routes", "defaults"]),
     ("clusters", "Cluster", &["endpoints", "defaults"]),
 ];
 
@@ -25,8 +25,8 @@ pub struct Defaults {
     /// are ignored there.
     #[schemars(default, schema_with = "of_listeners")]
     pub listeners: (),
-    /// For routes: all keys except `name`, `match`, `cluster`, `clusters`, `redirect` and `respond`. Routes without a cluster
-    /// ignore `retry`, `hedge`, `subset` and `queue`.
+    /// For routes: all keys except `name`, `match`, `cluster`, `clusters`, `redirect`, `respond` and `routes`. Routes without a
+    /// cluster ignore `retry`, `hedge`, `subset` and `queue`.
     #[schemars(default, schema_with = "of_routes")]
     pub routes: (),
     /// For clusters: all keys except `endpoints`.

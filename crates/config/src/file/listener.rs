@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::defaults::{is_taken, taken};
 use super::listener_tls::handshake;
-use super::{AcceptProxy, Bandwidth, ConnectionsPerAddress, ListenerSocket, OneOrMany, Tls};
+use super::{AcceptProxy, Bandwidth, ConnectionsPerAddress, FilterUse, ListenerSocket, OneOrMany, Tls};
 use crate::units::{Size, Time};
 
 /// Where to listen: an address with a port, or a Unix socket. A port alone is kept as `0.0.0.0:PORT`.
@@ -92,6 +92,10 @@ pub struct Listener {
     #[serde(default = "fields_max")]
     #[schemars(range(min = 1, max = limits::FIELDS_HARD_MAX))]
     pub fields_max: usize,
+    /// HTTP: filters for all routes of this listener, applied before their own. Responses that no route makes, such as 404, do not
+    /// pass them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<FilterUse>,
     /// HTTP: normalization of request paths. Routes and filters compare the normalized path, and endpoints get it.
     #[serde(default)]
     pub paths: Paths,
@@ -445,7 +449,8 @@ fn fields_max() -> usize {
 }
 
 /// Keys of a listener that mean nothing unless it speaks HTTP.
-pub(crate) const HTTP_KEYS: [&str; 11] = [
+pub(crate) const HTTP_KEYS: [&str; 12] = [
+    "filters",
     "http3",
     "http_versions",
     "head_bytes_max",

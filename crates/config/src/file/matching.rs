@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{OneOrMany, one_of};
+use crate::units::Size;
 
 /// Conditions of a route. All of them must hold.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -41,6 +42,34 @@ pub struct Match {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub expression: Option<String>,
+    /// Conditions on the body of the request, which is held for them. All of them must hold, and none does for a body that is
+    /// longer than `max`, has a `content-encoding`, or is malformed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<BodyMatch>,
+}
+
+/// Conditions on values in the body of a request.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BodyMatch {
+    /// All of these values of a JSON text, by JSON Pointer (RFC 6901), such as `/model` or `/user/tier`. Numbers and truth values are
+    /// compared as they are written.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub json: BTreeMap<String, ValueTest>,
+    /// All of these fields of a form (`application/x-www-form-urlencoded`), by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub form: BTreeMap<String, ValueTest>,
+    /// All of these fields of the first message of a unary gRPC call, by their numbers: `1` or `1.3`, in quotes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub grpc: BTreeMap<String, ValueTest>,
+    /// Bytes of the body that are held, at most 16 MiB. A longer body without `content-length` gets 413.
+    pub max: Size,
+}
+
+impl Default for BodyMatch {
+    fn default() -> Self {
+        Self { json: BTreeMap::new(), form: BTreeMap::new(), grpc: BTreeMap::new(), max: Size(64 << 10) }
+    }
 }
 
 /// A condition on the path, without the query, after normalization (`paths` of the listener).

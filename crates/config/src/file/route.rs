@@ -11,10 +11,13 @@ use super::defaults::{is_taken, taken};
 use super::{FILTER_DEFINITION, Hedge, Match, NAME_FORMAT, Retry, RouteQueue, Subset, When, one_of};
 use crate::units::Time;
 
-/// A route: conditions, filters, and one of `cluster`, `clusters`, `redirect` and `respond`.
+/// What a route may do: one of these keys.
+pub(crate) const ROUTE_TARGETS: [&str; 4] = ["cluster", "clusters", "redirect", "respond"];
+
+/// A route: conditions, filters, and one of `cluster`, `clusters`, `redirect` and `respond`, or `routes` below it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = one_of(&["cluster", "clusters", "redirect", "respond"])))]
+#[schemars(extend("oneOf" = one_of(&ROUTE_TARGETS)))]
 pub struct Route {
     /// Name in logs and metrics. By default `route-` and its position, counted from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,6 +32,9 @@ pub struct Route {
     /// A route of higher priority wins before all other rules.
     #[serde(default)]
     pub priority: i32,
+    /// Clients do not reach this route. Only requests that an endpoint sends on do, by the `field` of the filter `follow_redirects`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub internal: bool,
     /// Filters for requests and responses, applied in this order.
     #[serde(default)]
     pub filters: Vec<FilterUse>,
@@ -66,6 +72,14 @@ pub struct Route {
     /// Respond without an endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub respond: Option<Respond>,
+    /// Routes nested in this one, at most 8 levels deep. Each takes over the conditions of this route, which must hold too, and all its
+    /// settings except `name`; its own settings win. Filters of this route run before its own. Paths are whole paths, and must lie
+    /// within the path of this route. With a `cluster`, `clusters`, `redirect` or `respond` beside it, this route also takes the
+    /// requests that match none of them; otherwise other routes do. A route without a name has the name of this one, a dot and its
+    /// position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub routes: Option<Vec<Route>>,
     /// Apply `defaults` for routes. `false`: none of them apply here.
     #[serde(default = "taken", skip_serializing_if = "is_taken")]
     pub defaults: bool,

@@ -74,6 +74,7 @@ impl When {
             proxy_tlvs: self.proxy_tlvs.clone(),
             source: self.source.clone(),
             expression: self.expression.clone(),
+            body: None,
         }
     }
 }

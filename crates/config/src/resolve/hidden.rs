@@ -64,9 +64,10 @@ fn places_around(place: Place<'_>) -> Vec<Place<'_>> {
 }
 
 /// Returns how the router ranks routes of one host and path; the smaller is asked first.
-fn rank(asked: &Match) -> (bool, [Reverse<usize>; 4], bool, bool) {
+fn rank(asked: &Match) -> (bool, [Reverse<usize>; 4], bool, bool, Reverse<usize>) {
     let counts = [&asked.headers, &asked.query, &asked.cookies, &asked.proxy_tlvs].map(|list| Reverse(list.len()));
-    (asked.methods.is_empty(), counts, asked.sources.is_empty(), asked.expression.is_none())
+    let of_body = Reverse(asked.body.as_ref().map_or(0, |body| body.len()));
+    (asked.methods.is_empty(), counts, asked.sources.is_empty(), asked.expression.is_none(), of_body)
 }
 
 /// Returns whether `one` holds for all requests that `other` holds for, of which host and path are at one of the [places
@@ -76,17 +77,21 @@ fn covers(one: &Route, other: &Route) -> bool {
         one.is_empty() || (!other.is_empty() && other.iter().all(|name| one.contains(name)))
     };
     // Named one by one, so that no condition is forgotten.
-    let Match { hosts: _, path, methods, headers, query, cookies, proxy_tlvs, sources, expression } = &one.matches;
+    let Match { hosts: _, path, methods, headers, query, cookies, proxy_tlvs, sources, expression, body } =
+        &one.matches;
     let asked = &other.matches;
     let takes_methods = methods.is_empty()
         || (!asked.methods.is_empty() && asked.methods.iter().all(|method| methods.contains(method)));
     let takes_sources = sources.is_empty()
         || (!asked.sources.is_empty() && asked.sources.iter().all(|inner| sources.iter().any(|it| holds(it, inner))));
-    listeners(&one.listeners, &other.listeners)
+    // A client passes by one that is internal.
+    (!one.is_internal || other.is_internal)
+        && listeners(&one.listeners, &other.listeners)
         && (path.is_none() || path_key(path.as_ref()).is_some() || begins_with_slash(asked))
         && takes_methods
         && takes_sources
         && (expression.is_none() || *expression == asked.expression)
+        && (body.is_none() || *body == asked.body)
         && values_cover((headers, &asked.headers), true)
         && values_cover((query, &asked.query), false)
         && values_cover((cookies, &asked.cookies), false)
@@ -145,6 +150,24 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// Returns routes by expression, each with the route above it that takes all its requests by a prefix of the same hosts.
+fn hidden_by_prefix(routes: &[std::sync::Arc<Route>]) -> Vec<(usize, usize)> {
+    let is_prefix = |route: &Route| matches!(path_key(route.matches.path.as_ref()), Some((PREFIX, _)));
+    let find = |index: usize| {
+        let route = &routes[index];
+        let hides = |other: &Route| {
+            route.above.contains(&other.name)
+                && is_prefix(other)
+                && other.priority == route.priority
+                && other.matches.hosts == route.matches.hosts
+        };
+        let nested = !route.above.is_empty() && matches!(route.matches.path, Some(PathMatch::Regex(_)));
+        let first = nested.then(|| routes.iter().position(|other| hides(other)))?;
+        first.map(|first| (index, first))
+    };
+    (0..routes.len()).filter_map(find).collect()
+}
+
 impl Resolver<'_> {
     /// Warns of each route all of whose requests another one takes that is asked before it.
     pub(super) fn warn_of_hidden(&mut self, routes: &[std::sync::Arc<Route>]) {
@@ -166,7 +189,7 @@ impl Resolver<'_> {
             }
         }
         hidden.sort_unstable();
-        for (index, first) in hidden {
+        for (index, first) in hidden.into_iter().chain(hidden_by_prefix(routes)) {
             self.warn_of_one_hidden((index, &routes[index]), (first, &routes[first]));
         }
     }
@@ -174,12 +197,20 @@ impl Resolver<'_> {
     fn warn_of_one_hidden(&mut self, (index, route): (usize, &Route), (first, other): (usize, &Route)) {
         let at = format!("routes/{index}");
         let place = self.place_of(&format!("routes/{first}"), &at);
-        let reason = if other.priority > route.priority { "has a higher `priority`" } else { "comes first" };
+        let is_nested = route.above.contains(&other.name);
+        let reason = match other.priority > route.priority {
+            true => "has a higher `priority`",
+            false if is_nested => "has a prefix, which comes before a regular expression",
+            false => "comes first",
+        };
         let message = format!(
             "no request reaches route `{}`: route `{}` in {place} matches the same requests and {reason}",
             route.name, other.name
         );
-        let mend = "give it another `match`, or take it out".to_owned();
+        let mend = match is_nested {
+            true => format!("give it `priority: {}`", other.priority.saturating_add(1)),
+            false => "give it another `match`, or take it out".to_owned(),
+        };
         self.warn_at_key(&at, "match", message, Some(mend));
     }
 }

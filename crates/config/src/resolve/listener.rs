@@ -20,7 +20,8 @@ use crate::units::Time;
 const HEAD_BYTES_MIN: u64 = 1_024;
 
 /// Keys that mean something for some protocols only, with what to do instead.
-const HTTP_ONLY: [(&str, &str); 11] = [
+const HTTP_ONLY: [(&str, &str); 12] = [
+    ("filters", "leave it out"),
     ("http3", "leave it out"),
     ("http_versions", "leave it out"),
     ("head_bytes_max", "leave it out"),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use model::fields::is_token;
-use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
+use model::matching::{BodyMatch, Match, PathMatch, ValueMatch, ValueTest};
 use model::proxy_protocol::TlvName;
 use model::snapshot::{Action, ClusterChoice, Redirect, Route};
 use model::template::Piece;
@@ -14,6 +14,12 @@ use super::address::is_host_name;
 use crate::diagnostic::{choose, nearest};
 use crate::file;
 use crate::part;
+use crate::tree::Text;
+
+/// Conditions on the body of one route, each of which looks through all of it.
+const BODY_TESTS_MAX: usize = 16;
+/// The largest body that is held for conditions, in bytes.
+const BODY_BYTES_MAX: u32 = 16 << 20;
 
 /// How names of conditions are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,9 +41,11 @@ impl Resolver<'_> {
         let action = self.action(&at, written);
         Some(Route {
             name: name.into(),
+            above: self.above.get(index).into_iter().flatten().map(Text::name).collect(),
             listeners: written.listeners.iter().map(|name| Name::from(name.as_str())).collect(),
             matches,
             priority: written.priority,
+            is_internal: written.internal,
             filters,
             action: action?,
             timeout: written.timeout.map(|time| time.0),
@@ -100,7 +108,28 @@ impl Resolver<'_> {
             proxy_tlvs: self.values(&format!("{at}/proxy_tlvs"), &written.proxy_tlvs, Names::Tlvs),
             sources: self.parsed(&format!("{at}/source"), written.source.as_slice(), is_one(&written.source)),
             expression: written.expression.clone(),
+            body: written.body.as_ref().map(|body| Box::new(self.body_match(&format!("{at}/body"), body))),
         }
+    }
+
+    fn body_match(&mut self, at: &str, written: &file::BodyMatch) -> BodyMatch {
+        let max = u32::try_from(written.max.0).ok().filter(|max| (1..=BODY_BYTES_MAX).contains(max));
+        if max.is_none() {
+            let message = format!("`max` must be from 1 byte to {} MiB", BODY_BYTES_MAX >> 20);
+            self.report(&format!("{at}/max"), message, None);
+        }
+        let mut values = |key: &str, list| self.values(&format!("{at}/{key}"), list, Names::Parameters);
+        let (json, form, grpc) =
+            (values("json", &written.json), values("form", &written.form), values("grpc", &written.grpc));
+        let found = BodyMatch { json, form, grpc, max: max.unwrap_or(BODY_BYTES_MAX) };
+        if found.is_empty() && self.sink.is_empty() {
+            self.report(at, "nothing is asked of the body", Some("add `json`, `form` or `grpc`".to_owned()));
+        }
+        if found.len() > BODY_TESTS_MAX {
+            let message = format!("{} conditions on the body are more than {BODY_TESTS_MAX}", found.len());
+            self.report(at, message, Some("ask for fewer values".to_owned()));
+        }
+        found
     }
 
     fn path_match(&mut self, at: &str, written: &file::PathMatch) -> Option<PathMatch> {

@@ -128,7 +128,6 @@ clusters: { a: { endpoints: ['127.0.0.1:1'] } }
     );
     let nginx = "docs/guides/coming-from-nginx.md";
     let (envoy, traefik) = ("docs/guides/coming-from-envoy.md", "docs/guides/coming-from-traefik.md");
-    let route = "write a route: `routes: [{ match: { host: …, path: … }, cluster: … }]`";
     let wanted = [
         format!("2: unknown key `entryPoints` in the file (did you mean `listeners`? See {traefik})"),
         format!("3: unknown key `server` in the file (did you mean `listeners`? See {nginx})"),
@@ -137,7 +136,7 @@ clusters: { a: { endpoints: ['127.0.0.1:1'] } }
              file; see {envoy})"
         ),
         format!("6: unknown key `proxy_pass` in route 1 (did you mean `cluster`? See {nginx})"),
-        format!("7: unknown key `location` in route 2 ({route}; see {nginx})"),
+        format!("7: unknown key `location` in route 2 (did you mean `routes`? See {nginx})"),
         format!(
             "7: unknown key `add_header` in route 2 (write it as a filter: `filters: [{{ set_response_header: … }}]`; see {nginx})"
         ),

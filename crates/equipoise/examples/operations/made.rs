@@ -82,6 +82,7 @@ pub(crate) fn http_listener() -> Listener {
 pub(crate) fn route(place: usize, matches: Match) -> Route {
     Route {
         name: format!("r{place}").into(),
+        above: Vec::new(),
         listeners: vec![],
         matches,
         priority: 0,
@@ -93,6 +94,7 @@ pub(crate) fn route(place: usize, matches: Match) -> Route {
         subset: None,
         precedence: model::queue::Precedence::default(),
         early_data: false,
+        is_internal: false,
     }
 }
 

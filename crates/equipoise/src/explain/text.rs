@@ -46,15 +46,15 @@ fn routes(out: &mut String, routes: &[RouteExplanation], unfit: usize) {
     let before = &routes[..taken.unwrap_or(routes.len())];
     for route in before.iter().take(ROUTES_MAX) {
         let unmet = route.unmet.as_deref().unwrap_or_default();
-        line(out, "passes by", &format!("route `{}` ({}): {unmet}", route.name, route.asks));
+        line(out, "passes by", &format!("route `{}` ({}): {unmet}", route.way(), route.asks));
     }
     more(out, before.len());
     if let Some(taken) = taken {
         let route = &routes[taken];
-        line(out, "takes", &format!("route `{}` ({})", route.name, route.asks));
+        line(out, "takes", &format!("route `{}` ({})", route.way(), route.asks));
         let after: Vec<&RouteExplanation> = routes[taken + 1..].iter().filter(|route| route.holds).collect();
         for route in after.iter().take(ROUTES_MAX) {
-            line(out, "", &format!("route `{}` ({}) matches too, but has lower precedence", route.name, route.asks));
+            line(out, "", &format!("route `{}` ({}) matches too, but has lower precedence", route.way(), route.asks));
         }
         more(out, after.len());
     }

@@ -15,12 +15,16 @@ use crate::{LocalResponse, Name};
 pub struct Route {
     /// Given, or `route-N` by its place in the file from 1. Unique; the stable id.
     pub name: Name,
+    /// Names of the routes that it is nested in, outermost first.
+    pub above: Vec<Name>,
     /// Only these listeners; empty: all HTTP listeners.
     pub listeners: Vec<Name>,
     /// The conditions.
     pub matches: Match,
     /// Higher wins before any other rule of precedence; 0 by default.
     pub priority: i32,
+    /// Clients do not reach it, only requests that an endpoint sends on.
+    pub is_internal: bool,
     /// In order.
     pub filters: Vec<FilterUse>,
     /// What happens.

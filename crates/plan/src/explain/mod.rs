@@ -12,7 +12,7 @@ mod rules;
 
 use std::net::SocketAddr;
 
-use model::facts::{Seen, TlsFacts};
+use model::facts::{BodySeen, Seen, TlsFacts};
 use model::{Facts, Fault, Method, RequestHead, Scheme};
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +103,8 @@ pub fn explain(
                 let none = (Vec::new(), router.routes().len());
                 return Ok(subject.explanation(asked.shown(), none, Vec::new(), refused(fault)));
             }
-            let routes = routes::ask(router, (&head, &Seen { facts, now: subject.at.now }), question, &mut scratch);
+            let seen = Seen { facts, now: subject.at.now, body: BodySeen::Unknown };
+            let routes = routes::ask(router, (&head, &seen), question, &mut scratch);
             let routes_unfit = router.routes().len() - routes.len();
             let taken = routes.iter().find(|route| route.holds).and_then(|told| route_named(plan, &told.name));
             let (filters, outcome) = match taken {

@@ -15,6 +15,9 @@ use crate::route::router::Router;
 pub struct RouteExplanation {
     /// Its name.
     pub name: String,
+    /// Names of the routes that it is nested in, outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nested_in: Vec<String>,
     /// What it asks of host and path, and its priority if it has one.
     pub asks: String,
     /// Whether all its conditions hold.
@@ -41,6 +44,7 @@ pub(super) fn ask(
             let unmet = route.conditions.unmet((matches, &test), (head, seen.caller()), scratch);
             told.push(RouteExplanation {
                 name: route.name().to_string(),
+                nested_in: route.route.above.iter().map(ToString::to_string).collect(),
                 asks: asks(matches, route.route.priority),
                 holds: unmet.is_none(),
                 unmet,
@@ -49,6 +53,13 @@ pub(super) fn ask(
         false
     });
     told
+}
+
+impl RouteExplanation {
+    /// Returns its name with those of the routes that it is nested in before it: `shop > admin`.
+    pub fn way(&self) -> String {
+        self.nested_in.iter().map(|above| format!("{above} > ")).collect::<String>() + &self.name
+    }
 }
 
 fn asks(matches: &Match, priority: i32) -> String {
@@ -72,7 +83,8 @@ fn asks(matches: &Match, priority: i32) -> String {
         + matches.cookies.len()
         + matches.proxy_tlvs.len()
         + usize::from(!matches.sources.is_empty())
-        + usize::from(matches.expression.is_some());
+        + usize::from(matches.expression.is_some())
+        + matches.body.as_ref().map_or(0, |body| body.len());
     if others > 0 {
         parts.push(format!("{others} more condition{}", if others == 1 { "" } else { "s" }));
     }

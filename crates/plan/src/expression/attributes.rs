@@ -93,6 +93,7 @@ pub(super) enum NumberFact {
     SentBytes,
     Retries,
     Hedges,
+    Redirects,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -326,6 +327,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
         "Claims of the token that a filter such as `jwt` has verified: `jwt.claims[\"sub\"]`; `\"admin\" in jwt.claims[\"roles\"]` looks into a list, and dots lead into objects.",
     ).named_with("claim", "A claim of the token that a filter such as `jwt` has verified; dots lead into objects (`realm_access.roles`)."),
     text("listener.name", TextFact::Listener, Scope::Route, "Name of the listener.").named("listener"),
+    number("request.redirects", NumberFact::Redirects, Scope::Response, "Redirects of endpoints that the filter `follow_redirects` has followed.").named("redirects"),
     number("response.code", NumberFact::Code, Scope::Response, "Status of the response; 0 if none was sent.").named_with("status", "Status of the response."),
     table(
         "response.headers",

@@ -130,6 +130,7 @@ pub(super) fn number(fact: NumberFact, of: &Subject<'_>) -> i64 {
         NumberFact::SentBytes => i64::try_from(ended.sent_bytes).unwrap_or(i64::MAX),
         NumberFact::Retries => ended.retries.into(),
         NumberFact::Hedges => ended.hedges.into(),
+        NumberFact::Redirects => of.redirects().into(),
     }
 }
 

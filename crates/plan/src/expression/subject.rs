@@ -111,6 +111,11 @@ impl<'a> Subject<'a> {
         (!status.is_empty()).then_some(status.as_bytes())
     }
 
+    /// Returns how many redirects of endpoints were followed.
+    pub(super) fn redirects(&self) -> u8 {
+        self.notes.map_or(0, |notes| notes.redirects)
+    }
+
     /// Returns the user that a filter has verified.
     pub(super) fn user(&self) -> Option<&'a [u8]> {
         self.notes.and_then(Notes::user).or(self.facts.user)

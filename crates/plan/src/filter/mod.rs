@@ -48,6 +48,7 @@ mod ext_authz;
 mod fault;
 mod field_changes;
 mod fields;
+mod follow_redirects;
 mod form_call;
 mod forward_auth;
 mod grpc_call;
@@ -71,6 +72,7 @@ pub mod pattern;
 mod quality;
 mod rate_limit;
 mod rate_limit_service;
+mod redirected;
 mod remove_request_header;
 mod remove_response_header;
 mod replace_body;
@@ -123,6 +125,7 @@ pub use hold::{Hold, HoldCounts, Spool, Usage};
 pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
 pub use need::{Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreLogin, TooLong, Work};
 pub use notes::{LimitStatus, Note, Notes};
+pub use redirected::{Followed, Redirected};
 pub use settings::Settings;
 pub use template::Template;
 pub use turn::Turn;
@@ -145,6 +148,7 @@ pub const FILTERS: &[FilterEntry] = &[
     address_list::ENTRY,
     deny::ENTRY,
     error_page::ENTRY,
+    follow_redirects::ENTRY,
     basic_auth::ENTRY,
     api_key::ENTRY,
     jwt::ENTRY,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use model::{Fault, RequestHead, ResponseHead};
 
 use super::Hold;
+use super::redirected::Redirected;
 
 /// What a step needs before it goes on. A step never waits itself: it says what it needs, and its `resume` is called with the
 /// [`Found`] of the same kind. An exchange may have [`Need::PER_EXCHANGE_MAX`] of them.
@@ -29,6 +30,8 @@ pub enum Need {
     /// The request's body, whole, in memory or in a file, within these bounds: a longer one ends the exchange, and so does one that comes
     /// too slowly. It is sent to the endpoint afterwards, as often as retries need it. What is found is [`Found::Now`].
     Hold(Arc<Hold>),
+    /// That the request goes on along another route, in the place of the endpoint's response. What is found is [`Found::Now`], if it cannot.
+    Redirect(Box<Redirected>),
     /// That a moment has come.
     Until(Instant),
     /// What a store that several instances share says of a limit.
@@ -51,7 +54,7 @@ pub enum Found<'a> {
     Call(Result<Box<Reply>, Fault>),
     /// The body; an error if it is longer than the step wants to have it. Nothing of that one was read: the exchange may go on.
     Body(Result<&'a Arc<[u8]>, TooLong>),
-    /// The moment has come, or the body is held.
+    /// The moment has come, the body is held, or the request does not go on elsewhere.
     Now,
     /// What the store says; an error if it did not answer in time.
     Store(Result<Spent, Away>),

@@ -62,6 +62,8 @@ pub struct Notes {
     /// Changes of the response by the numbers of their notes.
     left: Vec<(usize, Arc<FieldChanges>)>,
     limit: LimitStatus,
+    /// Redirects of endpoints that were followed.
+    pub redirects: u8,
     pending: Pending,
 }
 
@@ -70,7 +72,7 @@ impl Notes {
     #[inline]
     pub fn clear(&mut self) {
         self.end(&Ended::default());
-        self.limit = LimitStatus::None;
+        (self.limit, self.redirects) = (LimitStatus::None, 0);
         self.body_max = None;
         self.mirrors.clear();
         self.cookies.clear();
@@ -78,6 +80,15 @@ impl Notes {
         self.claims = None;
         self.numbered.clear();
         self.left.clear();
+    }
+
+    /// Forgets what the filters of one route have noted, before those of another. What is to be done at the end of the exchange, the
+    /// cookies for the client and the number of redirects stay.
+    pub fn leave_route(&mut self) {
+        let (pending, cookies) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.cookies));
+        let (limit, redirects) = (self.limit, self.redirects);
+        self.clear();
+        (self.pending, self.cookies, self.limit, self.redirects) = (pending, cookies, limit, redirects);
     }
 
     /// Notes the user that a filter has verified; any bytes.

@@ -249,6 +249,7 @@ fn every_variable_is_written() {
     notes.set_claims(Claims::from_json(claims.to_string().as_bytes()).unwrap().into());
     notes.set_user(b"ann");
     notes.raise_limit(LimitStatus::Delayed);
+    notes.redirects = 2;
     let values = Values::of_response(&reply, &world.view(&head), &facts).with_notes(&notes);
     let mut told = String::new();
     for (text, expected) in [
@@ -265,7 +266,7 @@ fn every_variable_is_written() {
         ("{request_header:ACCEPT} {request_header:cookie}", "x, y k=1; k2=a=b; k3=3;k=9"),
         ("{query_param:a} {query_param:b c} {query_param:flag}.", "1 %0d2 ."),
         ("{cookie:k} {cookie:k2} {cookie:k3} {cookie:K}.", "1 a=b 3 ."),
-        ("{limit_status}", "delayed"),
+        ("{limit_status} {redirects}", "delayed 2"),
         ("{status} {response_header:x-r} {cluster} {endpoint}", "418 1, 2 api 127.0.0.1:9001"),
     ] {
         let mut out = Vec::new();

@@ -1,11 +1,12 @@
 //! The conditions of one route, compiled, as they are tested after host and path have been looked up.
 
-use model::facts::Caller;
-use model::matching::{Match, PathMatch, ValueMatch, ValueTest};
+use model::facts::{BodySeen, Caller};
+use model::matching::{BodyMatch, Match, PathMatch, ValueMatch, ValueTest};
 use model::proxy_protocol::TlvName;
 use model::{Cidr, FieldName, Issue, Known, Method, RequestHead};
 use regex::bytes::Regex;
 
+use super::body::{Malformed, json, protobuf};
 use super::{expression, query};
 use crate::expression::{Condition, Names, Scope, Subject, Used};
 
@@ -19,6 +20,17 @@ pub(crate) struct Conditions {
     proxy_tlvs: Box<[(TlvName, Test)]>,
     sources: Box<[Cidr]>,
     expression: Option<Condition>,
+    body: Option<Box<BodyCondition>>,
+    /// There is an expression, or something is asked of the body.
+    asks_more: bool,
+}
+
+/// What is asked of a body.
+struct BodyCondition {
+    json: Box<[(Vec<String>, Test)]>,
+    form: Box<[(Box<[u8]>, Test)]>,
+    grpc: Box<[(Vec<u32>, Test)]>,
+    max: u32,
 }
 
 /// What is left to ask of the path.
@@ -52,7 +64,7 @@ enum Test {
 /// How specific a route is where host and path are equal; the smaller comes first. The Gateway API's rules: a method,
 /// then more header conditions, then more query conditions; then, beyond those rules, more cookies, more values of a PROXY header, then
 /// sources, then an expression.
-pub(crate) type Rank = (bool, [std::cmp::Reverse<usize>; 4], bool, bool);
+pub(crate) type Rank = (bool, [std::cmp::Reverse<usize>; 4], bool, bool, std::cmp::Reverse<usize>);
 
 /// Returns a prefix as it is kept: without one slash at its end. Nothing is left of `/`, which is no condition, see
 /// [`router`](super::router).
@@ -70,6 +82,7 @@ impl Conditions {
         if let Some(text) = &asked.expression {
             let compiled = Condition::compile_with(text, Scope::Route, names);
             conditions.expression = Some(compiled.map_err(|issue| vec![issue.below("expression")])?);
+            conditions.asks_more = true;
         }
         Ok(conditions)
     }
@@ -90,6 +103,8 @@ impl Conditions {
             proxy_tlvs: tests("proxy_tlvs", &asked.proxy_tlvs, tlv, &mut issues),
             sources: asked.sources.clone().into(),
             expression: None,
+            body: asked.body.as_deref().map(|body| Box::new(BodyCondition::compile(body, &mut issues))),
+            asks_more: asked.body.is_some(),
         };
         if issues.is_empty() { Ok(conditions) } else { Err(issues) }
     }
@@ -119,6 +134,7 @@ impl Conditions {
             [self.headers.len(), self.query.len(), self.cookies.len(), self.proxy_tlvs.len()].map(more),
             self.sources.is_empty(),
             self.expression.is_none(),
+            more(self.body.as_ref().map_or(0, |body| body.len())),
         )
     }
 
@@ -135,7 +151,7 @@ impl Conditions {
                 test.holds(fields.find_map(|field| query::cookie(field, name)))
             })
             && self.proxy_tlvs.iter().all(|(name, test)| test.holds(sent(caller, *name)))
-            && (self.expression.is_none() || self.expression_holds(head, caller, scratch))
+            && (!self.asks_more || self.more_holds(head, caller, scratch))
     }
 
     /// Returns the maps and tables that its expression uses.
@@ -143,9 +159,19 @@ impl Conditions {
         self.expression.as_ref().map(Condition::used)
     }
 
-    /// Returns whether there is an expression, for which all facts are needed.
-    pub(crate) fn has_expression(&self) -> bool {
-        self.expression.is_some()
+    /// Returns whether there is an expression, or a condition on the body, for which all facts are needed.
+    pub(crate) fn asks_more(&self) -> bool {
+        self.asks_more
+    }
+
+    fn more_holds(&self, head: &RequestHead, caller: Caller<'_>, scratch: &mut Vec<u8>) -> bool {
+        (self.expression.is_none() || self.expression_holds(head, caller, scratch))
+            && (self.body.is_none() || self.body_holds(head, caller, scratch))
+    }
+
+    fn body_holds(&self, head: &RequestHead, caller: Caller<'_>, scratch: &mut Vec<u8>) -> bool {
+        let (Some(condition), Some(seen)) = (&self.body, caller.seen) else { return false };
+        condition.holds(head, seen.body, scratch)
     }
 
     fn expression_holds(&self, head: &RequestHead, caller: Caller<'_>, scratch: &mut Vec<u8>) -> bool {
@@ -193,14 +219,63 @@ impl Conditions {
                 return told("value of a PROXY header", asked);
             }
         }
-        if self.has_expression() && !self.expression_holds(head, caller, scratch) {
+        if self.expression.is_some() && !self.expression_holds(head, caller, scratch) {
             return Some("the expression is not true".to_owned());
+        }
+        if self.body.is_some() && !self.body_holds(head, caller, scratch) {
+            return Some("the body is not known here".to_owned());
         }
         None
     }
 
     fn query_holds(&self, text: &[u8], scratch: &mut Vec<u8>) -> bool {
         self.query.iter().all(|(name, test)| test.holds_decoded(query::parameter(text, name), scratch))
+    }
+}
+
+impl BodyCondition {
+    fn compile(asked: &BodyMatch, issues: &mut Vec<Issue>) -> Self {
+        let issue = |message| Issue::at("", message);
+        Self {
+            json: tests("body/json", &asked.json, |name| json::pointer(name).map_err(issue), issues),
+            form: tests("body/form", &asked.form, |name| Ok(name.as_bytes().into()), issues),
+            grpc: tests("body/grpc", &asked.grpc, |name| protobuf::path(name).map_err(issue), issues),
+            max: asked.max,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.json.len() + self.form.len() + self.grpc.len()
+    }
+
+    /// Returns whether it holds. Of a body that is not read it says that it wants it, and holds.
+    fn holds(&self, head: &RequestHead, body: BodySeen<'_>, scratch: &mut Vec<u8>) -> bool {
+        let is_coded = head.fields.iter().any(|field| field.name.eq_ignore_ascii_case(b"content-encoding"));
+        match body {
+            _ if is_coded => false,
+            BodySeen::Unread { length, .. } if length.is_some_and(|length| length > self.max.into()) => false,
+            BodySeen::Unread { wanted, .. } => {
+                wanted.set(self.max);
+                true
+            }
+            BodySeen::Whole(body) => body.len() <= self.max as usize && self.holds_of(body, scratch),
+            BodySeen::Unknown => false,
+        }
+    }
+
+    fn holds_of(&self, body: &[u8], scratch: &mut Vec<u8>) -> bool {
+        let message = protobuf::first_message(body);
+        self.json.iter().all(|(pointer, test)| match json::find(body, pointer) {
+            Ok(Some(json::Found::Nested)) => matches!(test, Test::Present),
+            Ok(found) => test.holds(found.as_ref().and_then(json::Found::bytes)),
+            Err(Malformed) => false,
+        }) && self.form.iter().all(|(name, test)| test.holds_decoded(query::parameter(body, name), scratch))
+            && self.grpc.iter().all(|(path, test)| match message.map(|message| protobuf::find(message, path)) {
+                Some(Ok(Some(protobuf::Found::Number(number)))) => test.holds(Some(number.to_string().as_bytes())),
+                Some(Ok(Some(protobuf::Found::Bytes(bytes)))) => test.holds(Some(bytes)),
+                Some(Ok(None)) => test.holds(None),
+                Some(Err(Malformed)) | None => false,
+            })
     }
 }
 

@@ -1,6 +1,7 @@
 //! From a request to where it goes: [`router`] finds the route among hosts, paths and other conditions, [`sni`] the cluster of a
 //! connection, [`weighted`] and [`choice`] one cluster of several, and [`redirect`] makes an answer.
 
+pub mod body;
 pub mod choice;
 pub(crate) mod conditions;
 pub(crate) mod expression;

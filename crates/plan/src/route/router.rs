@@ -16,7 +16,8 @@
 //! 8. more conditions on values of a PROXY header;
 //! 9. a condition on the client's network before none;
 //! 10. an expression before none;
-//! 11. the order of the file.
+//! 11. more conditions on the body;
+//! 12. the order of the file.
 //!
 //! If the routes of the most specific host or path fail by another condition, less specific ones are tried: a request
 //! gets no answer 404 while any route matches it.
@@ -52,6 +53,8 @@ pub struct Router {
     /// By falling priority.
     tiers: Box<[Tier]>,
     has_expressions: bool,
+    /// The same with those that no client reaches, if there are any.
+    with_internal: Option<Box<Self>>,
 }
 
 /// Places in [`Router::routes`], the most specific first.
@@ -98,13 +101,24 @@ struct PrefixEntry {
 impl Router {
     /// Compiles the tables of `routes`, which are in the order of the file.
     pub(crate) fn new(routes: Vec<Arc<RoutePlan>>) -> Self {
+        let is_internal = |route: &Arc<RoutePlan>| route.route.is_internal;
+        let with_internal = routes.iter().any(is_internal).then(|| Box::new(Self::of(routes.clone(), |_| true)));
+        Self { with_internal, ..Self::of(routes, |route| !is_internal(route)) }
+    }
+
+    fn of(routes: Vec<Arc<RoutePlan>>, is_wanted: impl Fn(&Arc<RoutePlan>) -> bool) -> Self {
         let mut tiers = BTreeMap::<i32, TierBuilder<'_>>::new();
-        for (place, route) in (0..).zip(&routes) {
+        for (place, route) in (0..).zip(&routes).filter(|(_, route)| is_wanted(route)) {
             tiers.entry(route.route.priority).or_default().add(place, route);
         }
         let tiers = tiers.into_values().rev().map(|tier| tier.build(&routes)).collect();
-        let has_expressions = routes.iter().any(|route| route.conditions.has_expression());
-        Self { routes: routes.into(), tiers, has_expressions }
+        let has_expressions = routes.iter().any(|route| route.conditions.asks_more());
+        Self { routes: routes.into(), tiers, has_expressions, with_internal: None }
+    }
+
+    /// Returns the same with the routes that no client reaches, for requests that an endpoint sends on.
+    pub fn with_internal(&self) -> &Self {
+        self.with_internal.as_deref().unwrap_or(self)
     }
 
     /// Returns the routes it was made of, in the order of the file.
@@ -112,7 +126,7 @@ impl Router {
         &self.routes
     }
 
-    /// Returns whether a route has an expression. Then [`Caller::seen`] must be there.
+    /// Returns whether a route has an expression, or asks for the body. Then [`Caller::seen`] must be there.
     #[inline]
     pub fn has_expressions(&self) -> bool {
         self.has_expressions

@@ -10,13 +10,15 @@ mod await_client;
 mod filters;
 mod forward;
 mod progress;
+mod redirect;
+mod route_by_body;
 mod state;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use model::Fault;
-use model::facts::{Caller, Seen};
+use model::facts::Caller;
 use model::snapshot::{HostMismatch, HttpListener};
 use plan::filter::Flow;
 use plan::{ActionPlan, ClusterChoice, ClusterPlan, ListenerTarget, RoutePlan};
@@ -77,7 +79,10 @@ pub(crate) async fn carry(
     let site = CallSite { worker, plan, listener, http, scheme, client, request_id: RequestId::NONE };
     let mut exchange = Exchange::new(site, connection, incoming, Progress::new(&arrival));
     let outcome = match parsed {
-        Ok(parsed) => exchange.proceed(parsed).await,
+        Ok(parsed) => match exchange.begin(parsed) {
+            Ok(route) => exchange.proceed(route).await,
+            Err(fault) => Err(fault),
+        },
         Err(fault) => {
             if exchange.connection.io.is_message() {
                 // As far as it was read, it may say that it is a call all the same.
@@ -89,14 +94,15 @@ pub(crate) async fn carry(
     let end = match outcome {
         Ok(next) => (next, exchange.progress.is_refused.then_some(Fault::Refused)),
         // Boxed: it is rare, and its state would make every exchange larger.
-        Err(fault) => (Box::pin(finish::settle(&mut exchange, fault)).await, Some(fault)),
+        Err(fault) => Box::pin(exchange.end_or_go_on(fault)).await,
     };
     finish::finish(exchange, end)
 }
 
 impl<'p> Exchange<'p> {
-    /// The story. A fault is answered and recorded by the caller.
-    async fn proceed(&mut self, parsed: RequestParsed) -> Result<Next, Fault> {
+    /// Finds the route of the request that is here.
+    #[inline]
+    fn begin(&mut self, parsed: RequestParsed) -> Result<&'p RoutePlan, Fault> {
         self.request = parsed;
         self.is_parsed = true;
         self.is_read = parsed.framing == Framing::None;
@@ -107,7 +113,11 @@ impl<'p> Exchange<'p> {
         if let Some(paths) = &self.http.paths {
             wire::path::normalise(&mut self.incoming.head, paths, &mut self.worker.scratch.borrow_mut())?;
         }
-        let route = self.route()?;
+        self.route()
+    }
+
+    /// The story. A fault is answered and recorded by the caller.
+    async fn proceed(&mut self, route: &'p RoutePlan) -> Result<Next, Fault> {
         if self.connection.is_early {
             // Boxed: it is rare, and its state would make every exchange larger.
             Box::pin(self.settle_early(route)).await?;
@@ -187,22 +197,28 @@ impl<'p> Exchange<'p> {
 
     fn route(&mut self) -> Result<&'p RoutePlan, Fault> {
         let ListenerTarget::Http(router) = &self.listener.plan.target else { return Err(Fault::NoRoute) };
-        let seen;
-        let caller = if router.has_expressions() {
-            seen = Seen { facts: self.facts(), now: self.progress.now };
-            seen.caller()
-        } else {
-            Caller { client: self.client, sender: self.connection.facts.sender.as_deref(), seen: None }
-        };
+        if router.has_expressions() {
+            // Where the body is needed first, the search goes on as after a fault: see `end_or_go_on`.
+            let route = self.look_up(router, true).ok().flatten().ok_or(Fault::NoRoute)?;
+            self.take_route(route);
+            return Ok(route);
+        }
+        let caller = Caller { client: self.client, sender: self.connection.facts.sender.as_deref(), seen: None };
         let mut scratch = self.worker.scratch.borrow_mut();
         let route = router.find(&self.incoming.head, caller, &mut scratch).ok_or(Fault::NoRoute)?;
+        self.take_route(route);
+        Ok(route)
+    }
+
+    /// Notes the route, and its bound on the time.
+    #[inline]
+    fn take_route(&mut self, route: &'p RoutePlan) {
         self.progress.route = Some(route);
         if route.timeout.is_some() || self.grpc.is_some() {
             let bound = route.timeout.map(|timeout| self.progress.begun + timeout);
             let bound = self.grpc.as_ref().map_or(bound, |grpc| grpc.bound(bound));
             self.connection.watch.set_bound(bound);
         }
-        Ok(route)
     }
 
     /// The cluster that the request names, of those that its route allows.

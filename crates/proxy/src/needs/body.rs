@@ -36,7 +36,7 @@ impl Exchange<'_> {
 ///
 /// # Errors
 /// It breaks off, is malformed, comes too slowly, or turns out to be longer though its head did not say so.
-pub(super) async fn held(exchange: &mut Exchange<'_>, max: u32) -> Result<Result<(), TooLong>, Fault> {
+pub(crate) async fn held(exchange: &mut Exchange<'_>, max: u32) -> Result<Result<(), TooLong>, Fault> {
     if let Some(body) = &exchange.replay.body {
         return Ok(if body.is_within(max as usize) { Ok(()) } else { Err(TooLong) });
     }

@@ -61,6 +61,9 @@ impl<'p> Exchange<'p> {
             let met = match need {
                 // The body is on its way by now: only what is held of it can be had.
                 Need::Body { max } => Met::Body(self.held_within(max)),
+                Need::Redirect(to) if source == ResponseSource::Endpoint && self.follow(&to) => {
+                    return Err(Fault::Redirected);
+                }
                 need => self.meet(need).await?,
             };
             self.progress.look();

@@ -54,6 +54,8 @@ impl Exchange<'_> {
             Need::Call(call) => call::made((*call, Protocol::Http), self).await.map(Met::Call),
             Need::Grpc(call) => call::made((*call, Protocol::Grpc), self).await.map(Met::Call),
             Need::Body { max } => body::held(self, max).await.map(Met::Body),
+            // Too late, or too early: only what answers in the place of a response can have it.
+            Need::Redirect(_) => Ok(Met::Now),
             Need::Hold(hold) => body::held_by(self, &hold).await.map(|()| Met::Now),
             // Boxed: it is rare, and its state would make every exchange larger.
             Need::Store(ask) => Box::pin(store::spent(*ask, self)).await.map(Met::Store),

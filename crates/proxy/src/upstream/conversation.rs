@@ -157,9 +157,9 @@ impl<'p> Conversation<'p> {
         }
         if exchange.may_be_replaced()
             // Boxed: it is rare, and its state would make every exchange larger.
-            && let Some(page) = Box::pin(exchange.instead_of_endpoint()).await?
+            && let Some(next) = Box::pin(self.replace(exchange, &parsed)).await?
         {
-            return Box::pin(self.show_instead(exchange, &parsed, page)).await;
+            return Ok(next);
         }
         let mut parsed = parsed;
         let head = &exchange.incoming.head;

@@ -348,6 +348,7 @@ fn any_match() -> impl Strategy<Value = Match> {
         // Asked for alone below: they do not depend on the head.
         proxy_tlvs: Vec::new(),
         sources: sources.iter().map(|text| text.parse().unwrap()).collect(),
+        body: None,
         expression: None,
     })
 }

@@ -123,7 +123,7 @@ impl<'p> Conversation<'p> {
     }
 
     /// Sends a page in place of the response that is here.
-    pub(super) async fn show_instead(
+    async fn show_instead(
         &mut self,
         exchange: &mut Exchange<'p>,
         parsed: &ResponseParsed,
@@ -138,6 +138,29 @@ impl<'p> Conversation<'p> {
         self.discard_response(exchange, parsed).await;
         self.leave_request(exchange);
         answer::give_with(exchange, &page, &ours).await
+    }
+
+    /// Has filters answer in the place of the response that is here, or send the request on along another route.
+    ///
+    /// # Errors
+    /// It goes on along another route, which is [`Fault::Redirected`]; a filter closes the exchange; the client has gone.
+    pub(super) async fn replace(
+        &mut self,
+        exchange: &mut Exchange<'p>,
+        parsed: &ResponseParsed,
+    ) -> Result<Option<Next>, Fault> {
+        match exchange.instead_of_endpoint().await {
+            Ok(None) => Ok(None),
+            Ok(Some(page)) => self.show_instead(exchange, parsed, page).await.map(Some),
+            Err(Fault::Redirected) => {
+                self.discard_response(exchange, parsed).await;
+                if let Some(leftover) = self.upload.take_leftover() {
+                    exchange.connection.received = Some(leftover);
+                }
+                Err(Fault::Redirected)
+            }
+            Err(fault) => Err(fault),
+        }
     }
 
     /// What is left of the request goes nowhere.
