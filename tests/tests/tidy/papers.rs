@@ -52,16 +52,15 @@ fn every_example_is_run_by_a_test() {
 
 #[test]
 fn every_fuzz_target_is_built_and_run() {
-    let (manifest, run) = (files::read("fuzz/Cargo.toml"), files::read("fuzz/run"));
+    let manifest = files::read("fuzz/Cargo.toml");
     let mut found = Vec::new();
+    if !files::read("fuzz/run").contains("in fuzz_targets/*.rs") {
+        found.push("fuzz/run does not run all of fuzz_targets".to_owned());
+    }
     for name in files::names("fuzz/fuzz_targets") {
         let target = name.trim_end_matches(".rs");
         if !manifest.contains(&format!("name = \"{target}\"")) {
             found.push(format!("{target} is not in fuzz/Cargo.toml"));
-        }
-        let listed = run.lines().find(|line| line.starts_with("targets=")).unwrap_or_default();
-        if !super::code::words(listed).any(|(_, word)| word == target) {
-            found.push(format!("{target} is not run by fuzz/run"));
         }
         if !repository().join("fuzz/seeds").join(target).is_dir() {
             found.push(format!("{target} has no seeds"));
