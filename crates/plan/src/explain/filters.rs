@@ -50,6 +50,7 @@ pub(super) fn apply(
         let closes = flow == Flow::Close;
         let answers = match flow {
             Flow::Respond(local) => Some(local.status),
+            Flow::Stream(streamed) => Some(streamed.status),
             Flow::Continue | Flow::Close | Flow::Need(_) => None,
         };
         told.push(FilterExplanation {

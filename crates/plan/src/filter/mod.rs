@@ -86,6 +86,7 @@ mod share;
 mod shared_limit;
 mod signed_url;
 mod single_flight;
+mod streamed;
 pub(crate) mod tables;
 pub mod template;
 mod timings;
@@ -122,6 +123,7 @@ pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
 pub use need::{Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreLogin, TooLong, Work};
 pub use notes::{LimitStatus, Note, Notes};
 pub use settings::Settings;
+pub use streamed::{Content, Part, StreamedResponse};
 pub use template::Template;
 pub use turn::Turn;
 
@@ -313,6 +315,8 @@ pub enum Flow {
     Continue,
     /// With this answer, straight to the response steps.
     Respond(Box<LocalResponse>),
+    /// With this answer, whose body is read while it is sent.
+    Stream(Box<StreamedResponse>),
     /// Not at all: the connection, or the stream, is closed without an answer.
     Close,
     /// Once this is there, which a step does not wait for itself; see [`Chain::resume`].
