@@ -174,7 +174,8 @@ fn fill_head_with(exchange: &mut Exchange<'_>, (status, fields): (u16, &[(String
             head.fields.set(&name, value.as_bytes());
         }
     };
-    if status != 204 && status >= 200 {
+    // RFC 9110 section 8.6: that of a 304 would be the length of the 200 in its place.
+    if status >= 200 && !matches!(status, 204 | 304) {
         set("content-length", &length.to_string());
     }
     worker.with_date(|date| set("date", date));

@@ -15,7 +15,8 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 41] = [
+const NAMES: [&str; 42] = [
+    "files",
     "forward_auth",
     "ext_authz",
     "set_request_header",

@@ -81,6 +81,8 @@ fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -
             // Nothing is spent there: the answer is what this process knows.
             Flow::Need(Need::Store(_)) => Found::Store(Err(Away)),
             Flow::Need(Need::Body { .. }) => Found::Body(Ok(&none)),
+            // Explaining reads no files.
+            Flow::Need(Need::File(_)) => return (Flow::Continue, None),
             Flow::Need(Need::Call(call) | Need::Grpc(call)) => return (Flow::Continue, Some(call.cluster)),
             end => return (end, None),
         };

@@ -47,6 +47,8 @@ mod ext_authz;
 mod fault;
 mod field_changes;
 mod fields;
+mod file_ask;
+pub mod files;
 mod form_call;
 mod forward_auth;
 mod grpc_call;
@@ -117,6 +119,7 @@ pub use chain::Chain;
 pub use compiling::Compiling;
 pub use ended::{AtEnd, Ended};
 pub use events::{Counted, EventCounter};
+pub use file_ask::{DirectoryEntry, FileAsk, FileFound, FileRoot, OpenedFile, Symlinks};
 pub use guarded::{Guarded, GuardedResponse, Noted};
 pub use hold::{Hold, HoldCounts, Spool, Usage};
 pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
@@ -167,6 +170,7 @@ pub const FILTERS: &[FilterEntry] = &[
     fault::ENTRY,
     mirror::ENTRY,
     buffer::ENTRY,
+    files::ENTRY,
     maintenance::ENTRY,
     response_limit::ENTRY,
     timings::ENTRY,
