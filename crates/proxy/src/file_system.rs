@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use model::limits::REPLAY_BYTES_MAX;
 use plan::filter::{Content, DirectoryEntry, FileAsk, FileFound, FileRoot, OpenedFile, Symlinks};
 use telemetry::log;
+use tokio::runtime::Handle;
 
 use crate::sys;
 
@@ -23,17 +24,24 @@ const TRIES_MAX: u32 = 8;
 /// The part of the descriptors of the process that files may take.
 const SHARE_OF_DESCRIPTORS: u64 = 4;
 
+/// Bytes of a file that its worker closes itself.
+const CLOSED_HERE_MAX: u64 = 1 << 20;
+
 /// Files that are open to be sent, over all workers.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// A file that is sent while it is read.
-struct OpenFile(File);
+struct OpenFile {
+    /// Until it is closed.
+    file: Option<File>,
+    length: u64,
+}
 
 impl OpenFile {
     /// `None`: too many are open.
-    fn new(file: File) -> Option<Self> {
+    fn new(file: File, length: u64) -> Option<Self> {
         if OPEN.fetch_add(1, Ordering::Relaxed) < open_max() {
-            return Some(Self(file));
+            return Some(Self { file: Some(file), length });
         }
         OPEN.fetch_sub(1, Ordering::Relaxed);
         None
@@ -42,13 +50,22 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        OPEN.fetch_sub(1, Ordering::Relaxed);
+        let file = self.file.take();
+        let close = move || {
+            drop(file);
+            OPEN.fetch_sub(1, Ordering::Relaxed);
+        };
+        // If its name is gone by now, closing it frees its blocks on the disk: for a long one that takes a while.
+        match Handle::try_current() {
+            Ok(handle) if self.length > CLOSED_HERE_MAX => drop(handle.spawn_blocking(close)),
+            _ => close(),
+        }
     }
 }
 
 impl Content for OpenFile {
     fn read_at(&self, room: &mut [u8], at: u64) -> io::Result<usize> {
-        self.0.read_at(room, at)
+        self.file.as_ref().map_or(Ok(0), |file| file.read_at(room, at))
     }
 }
 
@@ -248,7 +265,7 @@ fn read(
         opened.length = bytes.len() as u64;
         opened.bytes = Some(bytes.into());
     } else {
-        opened.content = Some(Arc::new(OpenFile::new(file).ok_or(NoFile::Busy)?));
+        opened.content = Some(Arc::new(OpenFile::new(file, told.len()).ok_or(NoFile::Busy)?));
     }
     Ok(FileFound::File(Box::new(opened)))
 }

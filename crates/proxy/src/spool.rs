@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll, ready};
 
 use model::limits::BUFFER_BYTES;
-use plan::filter::{Content, Hold};
+use plan::filter::Hold;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Threads of a worker that read and write files.
@@ -103,7 +103,7 @@ impl Drop for SpoolFile {
     }
 }
 
-fn read_exactly(content: &dyn Content, bytes: &mut [u8], at: u64) -> io::Result<()> {
+fn read_exactly(content: &dyn plan::filter::Content, bytes: &mut [u8], at: u64) -> io::Result<()> {
     let mut count = 0;
     while count < bytes.len() {
         match content.read_at(&mut bytes[count..], at + count as u64) {
@@ -138,7 +138,7 @@ impl Writing {
 
 impl Reading {
     /// Begins to read so many bytes of this content: they fit into a buffer. Less than these is an error.
-    pub(crate) fn of_content(content: Arc<dyn Content>, at: u64, count: usize) -> Self {
+    pub(crate) fn of_content(content: Arc<dyn plan::filter::Content>, at: u64, count: usize) -> Self {
         debug_assert!(count <= BUFFER_BYTES, "as much as a receiver is given at once");
         Self(spawn_blocking(move || {
             let mut bytes = vec![0; count];
