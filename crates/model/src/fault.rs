@@ -215,6 +215,8 @@ faults! {
     ResponseTooLarge = Local Relay 502 false false "PR" "response_too_large";
     /// A body that a filter holds could not be written to its spool, or read from there.
     SpoolFailed = Local Relay 503 false false "PW" "spool_failed";
+    /// A file, or what is stored, could not be read while it was sent, or became shorter.
+    ContentFailed = Local Relay 0 false false "PY" "content_failed";
     /// The client closed while the response was awaited.
     ClosedInWait = Downstream Await 0 false false "CW" "closed_in_wait";
     /// The exchange took longer than its route allows.

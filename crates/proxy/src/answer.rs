@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use model::fields::{FieldName, Fields};
 use model::head::reason_phrase;
-use model::limits::FIELDS_HARD_MAX;
+use model::limits::{FIELDS_HARD_MAX, REPLAY_BYTES_MAX};
 use model::{Fault, LocalResponse, Version};
 use plan::ClusterPlan;
-use plan::filter::ResponseSource;
+use plan::filter::{Part, ResponseSource, StreamedResponse};
 use wire::http1::Framing;
 
 use crate::connection::Next;
@@ -42,6 +42,35 @@ pub(crate) async fn give_with(
     let keeps_alive = exchange.client_keeps_alive() && exchange.is_read;
     let keeps_alive = send_with(exchange, (local, beside), keeps_alive).await?;
     Ok(next_after(exchange, keeps_alive, exchange.is_read))
+}
+
+/// Sends a response whose body is read while it is sent, through the route's response steps. The exchange holds nothing of the body but a
+/// buffer, and waits for the disk as it waits for the client.
+///
+/// # Errors
+/// [`Fault::ContentFailed`]: the body cannot be read. The client is gone, or takes nothing for too long.
+pub(crate) async fn stream(exchange: &mut Exchange<'_>, streamed: StreamedResponse) -> Result<Next, Fault> {
+    skip_body(exchange);
+    let keeps_alive = exchange.client_keeps_alive() && exchange.is_read;
+    fill_head_with(exchange, (streamed.status, &streamed.fields), streamed.length());
+    exchange.filter_response(ResponseSource::Local(None));
+    let has_body = !exchange.is_head() && !matches!(streamed.status, 204 | 304);
+    let framing = if has_body { Framing::Length(streamed.length()) } else { Framing::None };
+    let (stages, framing) = exchange.stages_of_parts(framing);
+    let response = Response::new(exchange, framing, keeps_alive);
+    let writer = response.writer(exchange);
+    let mut first = exchange.worker.buffers.take();
+    let download = match &streamed.parts[..] {
+        _ if matches!(framing, Framing::None | Framing::Length(0)) => Pump::kept(0, writer),
+        // What is small leaves with the head, in one write.
+        [Part::Bytes(bytes)] if stages.is_empty() && bytes.len() <= REPLAY_BYTES_MAX => {
+            let _fits = first.append(bytes);
+            Pump::kept(bytes.len(), writer)
+        }
+        _ => Pump::made(writer, Exchange::through_stages(streamed.parts, stages, framing)),
+    };
+    respond::send(exchange, download, (first, &response)).await?;
+    Ok(next_after(exchange, response.keeps_alive, exchange.is_read))
 }
 
 /// The answer to a fault at `now`, or `None` where the client can be told nothing. `cluster` is that of the exchange, if it
@@ -130,19 +159,24 @@ pub(crate) async fn give_head(exchange: &mut Exchange<'_>) -> Result<Next, Fault
 
 /// Makes the response head that of this answer.
 pub(crate) fn fill_head(exchange: &mut Exchange<'_>, local: &LocalResponse) {
+    fill_head_with(exchange, (local.status, &local.fields), local.body.len() as u64);
+}
+
+fn fill_head_with(exchange: &mut Exchange<'_>, (status, fields): (u16, &[(String, String)]), length: u64) {
     let worker = exchange.worker;
     let head = exchange.response();
     head.clear();
-    let reason = head.fields.write_span(|out| out.extend_from_slice(reason_phrase(local.status).as_bytes()));
-    head.set_line(local.status, reason, Version::Http11);
-    append(&mut head.fields, &local.fields);
+    let reason = head.fields.write_span(|out| out.extend_from_slice(reason_phrase(status).as_bytes()));
+    head.set_line(status, reason, Version::Http11);
+    append(&mut head.fields, fields);
     let mut set = |name: &str, value: &str| {
         if let Ok(name) = FieldName::new(name) {
             head.fields.set(&name, value.as_bytes());
         }
     };
-    if local.status != 204 && local.status >= 200 {
-        set("content-length", &local.body.len().to_string());
+    // RFC 9110 section 8.6: that of a 304 would be the length of the 200 in its place.
+    if status >= 200 && !matches!(status, 204 | 304) {
+        set("content-length", &length.to_string());
     }
     worker.with_date(|date| set("date", date));
 }

@@ -76,6 +76,14 @@ fn refused_download(fault: &PumpFault) -> Fault {
     }
 }
 
+/// The fault of a body that ends before its end.
+fn refused_drain(fault: &PumpFault) -> Fault {
+    match fault {
+        PumpFault::Source => Fault::ContentFailed,
+        _ => Fault::ClosedInResponse,
+    }
+}
+
 /// Sends a response whose body is here: `download` has no sender.
 ///
 /// # Errors
@@ -92,12 +100,14 @@ pub(crate) async fn send(
     let sent = poll_fn(|cx| {
         let drained = download.poll_drain(cx, &mut connection.io, buffers);
         if let Poll::Ready(drained) = drained {
-            return Poll::Ready(drained.map_err(|_| Fault::ClosedInResponse));
+            return Poll::Ready(drained.map_err(|fault| refused_drain(&fault)));
         }
         if download.take_progress() {
             connection.watch.set(Instant::now(), exchange.http.stream_timeout);
         }
-        connection.watch.poll(cx).map(|()| Err(Fault::ClientWriteTimeout))
+        let waits_for_client = download.is_blocked_on_receiver();
+        let late = if waits_for_client { Fault::ClientWriteTimeout } else { Fault::ContentFailed };
+        connection.watch.poll(cx).map(|()| Err(late))
     })
     .await;
     download.stop(buffers);

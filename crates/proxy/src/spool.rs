@@ -115,6 +115,19 @@ impl Drop for SpoolFile {
     }
 }
 
+fn read_exactly(content: &dyn plan::filter::Content, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    let mut count = 0;
+    while count < bytes.len() {
+        match content.read_at(&mut bytes[count..], at + count as u64) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(more) => count += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// A job that nobody waits for and that has not begun is left out: a disk that hangs would have them pile up with their bytes.
 impl Drop for Writing {
     fn drop(&mut self) {
@@ -136,6 +149,16 @@ impl Writing {
 }
 
 impl Reading {
+    /// Begins to read so many bytes of this content: they fit into a buffer. Less than these is an error.
+    pub(crate) fn of_content(content: Arc<dyn plan::filter::Content>, at: u64, count: usize) -> Self {
+        debug_assert!(count <= BUFFER_BYTES, "as much as a receiver is given at once");
+        Self(spawn_blocking(move || {
+            let mut bytes = vec![0; count];
+            read_exactly(&*content, &mut bytes, at)?;
+            Ok(bytes)
+        }))
+    }
+
     /// Ready with the bytes.
     pub(crate) fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<Vec<u8>>> {
         Poll::Ready(ready!(Pin::new(&mut self.0).poll(cx)).unwrap_or_else(|error| Err(error.into())))

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use model::ResponseHead;
 use model::limits::REPLAY_BYTES_MAX;
 use plan::RoutePlan;
-use plan::filter::{BadBody, Coded, Coder, Extent, MakeStage, ResponseSource, ResponseView, Stage, Turn, Turning};
+use plan::filter::{
+    BadBody, Coded, Coder, Extent, MakeStage, Part, ResponseSource, ResponseView, Stage, Turn, Turning,
+};
 use wire::grpc::call::WebForm;
 use wire::http1::Framing;
 
 use crate::body_steps::BodySteps;
 use crate::exchange::Exchange;
 use crate::grpc::web::{TextDecoder, WebEncoder};
-use crate::relay::{Held, Stages};
+use crate::relay::{Held, Parts, Stages};
 use crate::replay::KeptBody;
 
 /// A body that is here whole, as the source of stages: it comes out as they take it.
@@ -152,15 +154,25 @@ impl Exchange<'_> {
     /// one buffer.
     #[inline]
     pub(crate) fn stages_of_answer(&mut self, framing: Framing, body: &[u8]) -> (Option<Box<Stages>>, Framing) {
-        let (mut stages, mut behind) = (Vec::new(), framing);
-        if self.progress.route.is_some_and(|route| route.chain.has_response_bodies()) {
-            (stages, behind) = self.begin_response_body((framing, ResponseSource::Local(None)), None);
-        }
+        let (mut stages, behind) = self.stages_of_parts(framing);
         if stages.is_empty() && body.len() <= REPLAY_BYTES_MAX {
             return (None, behind);
         }
         stages.insert(0, Stage::Coder(Box::new(Made { body: body.into(), written: 0 })));
         (Stages::new(stages, extent_of(behind), false), behind)
+    }
+
+    /// The same for a body in parts, which are read while it is sent.
+    pub(crate) fn stages_of_parts(&mut self, framing: Framing) -> (Vec<Stage>, Framing) {
+        if self.progress.route.is_some_and(|route| route.chain.has_response_bodies()) {
+            return self.begin_response_body((framing, ResponseSource::Local(None)), None);
+        }
+        (Vec::new(), framing)
+    }
+
+    /// Sends these parts through those stages, with this framing behind them.
+    pub(crate) fn through_stages(parts: Vec<Part>, stages: Vec<Stage>, framing: Framing) -> Box<Stages> {
+        Stages::of_parts(Parts::new(parts), stages, extent_of(framing))
     }
 
     /// What holds a tunnel to its rates: the bytes to the endpoint, and those to the client.

@@ -269,6 +269,7 @@ const EXAMPLES: &[&str] = &[
     "access-log.yaml",
     "discovery.yaml",
     "edge.yaml",
+    "files.yaml",
     "health-all.yaml",
     "health.yaml",
     "http2-endpoints.yaml",

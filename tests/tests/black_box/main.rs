@@ -42,6 +42,7 @@ mod ext_authz;
 mod failover;
 mod fault;
 mod faults;
+mod files;
 mod filter_rewrites;
 mod filter_when;
 mod filters;

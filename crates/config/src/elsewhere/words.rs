@@ -35,7 +35,7 @@ const FAULTS: &str = "write the filter `fault: { delay: { time: 200ms, share: 10
 const SCRIPTS: &str = "scripts are not supported yet";
 const ACME: &str = "certificates by ACME are not supported yet";
 const TRACING: &str = "tracing is not supported yet";
-const STATIC: &str = "static files are not supported yet";
+const STATIC: &str = "write the filter `files: { root: DIR }` in `filters` of a route";
 const FASTCGI: &str = "FastCGI is not supported yet";
 
 /// Keys, by product. What is not there yet names the key that it would have first.

@@ -15,8 +15,9 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 43] = [
+const NAMES: [&str; 44] = [
     "follow_redirects",
+    "files",
     "forward_auth",
     "ext_authz",
     "set_request_header",

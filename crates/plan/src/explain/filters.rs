@@ -50,6 +50,7 @@ pub(super) fn apply(
         let closes = flow == Flow::Close;
         let answers = match flow {
             Flow::Respond(local) => Some(local.status),
+            Flow::Stream(streamed) => Some(streamed.status),
             Flow::Continue | Flow::Close | Flow::Need(_) => None,
         };
         told.push(FilterExplanation {
@@ -80,6 +81,8 @@ fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -
             // Nothing is spent there: the answer is what this process knows.
             Flow::Need(Need::Store(_)) => Found::Store(Err(Away)),
             Flow::Need(Need::Body { .. }) => Found::Body(Ok(&none)),
+            // Explaining reads no files.
+            Flow::Need(Need::File(_)) => return (Flow::Continue, None),
             Flow::Need(Need::Call(call) | Need::Grpc(call)) => return (Flow::Continue, Some(call.cluster)),
             end => return (end, None),
         };

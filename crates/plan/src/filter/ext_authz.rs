@@ -174,7 +174,9 @@ impl RequestStep for ExtAuthzStep {
                 Ok(Verdict::Denied(response)) => self.refuse(response, turn),
                 Err(_) => self.fail(head, turn),
             },
-            Found::Call(Err(_)) | Found::Work(_) | Found::Now | Found::Store(_) => self.fail(head, turn),
+            Found::Call(Err(_)) | Found::Work(_) | Found::Now | Found::Store(_) | Found::File(_) => {
+                self.fail(head, turn)
+            }
         }
     }
 }

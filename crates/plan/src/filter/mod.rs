@@ -48,6 +48,8 @@ mod ext_authz;
 mod fault;
 mod field_changes;
 mod fields;
+mod file_ask;
+pub mod files;
 mod follow_redirects;
 mod form_call;
 mod forward_auth;
@@ -89,6 +91,7 @@ mod share;
 mod shared_limit;
 mod signed_url;
 mod single_flight;
+mod streamed;
 pub(crate) mod tables;
 pub mod template;
 mod timings;
@@ -120,6 +123,7 @@ pub use chain::Chain;
 pub use compiling::Compiling;
 pub use ended::{AtEnd, Ended};
 pub use events::{Counted, EventCounter};
+pub use file_ask::{DirectoryEntry, FileAsk, FileFound, FileRoot, OpenedFile, Symlinks};
 pub use guarded::{Guarded, GuardedResponse, Noted};
 pub use hold::{Hold, HoldCounts, Spool, Usage};
 pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
@@ -127,6 +131,7 @@ pub use need::{Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreA
 pub use notes::{LimitStatus, Note, Notes};
 pub use redirected::{Followed, Redirected};
 pub use settings::Settings;
+pub use streamed::{Content, Part, StreamedResponse};
 pub use template::Template;
 pub use turn::Turn;
 
@@ -172,6 +177,7 @@ pub const FILTERS: &[FilterEntry] = &[
     fault::ENTRY,
     mirror::ENTRY,
     buffer::ENTRY,
+    files::ENTRY,
     maintenance::ENTRY,
     response_limit::ENTRY,
     timings::ENTRY,
@@ -320,6 +326,8 @@ pub enum Flow {
     Continue,
     /// With this answer, straight to the response steps.
     Respond(Box<LocalResponse>),
+    /// With this answer, whose body is read while it is sent.
+    Stream(Box<StreamedResponse>),
     /// Not at all: the connection, or the stream, is closed without an answer.
     Close,
     /// Once this is there, which a step does not wait for itself; see [`Chain::resume`].

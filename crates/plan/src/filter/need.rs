@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use model::{Fault, RequestHead, ResponseHead};
 
-use super::Hold;
 use super::redirected::Redirected;
+use super::{FileAsk, FileFound, Hold};
 
 /// What a step needs before it goes on. A step never waits itself: it says what it needs, and its `resume` is called with the
 /// [`Found`] of the same kind. An exchange may have [`Need::PER_EXCHANGE_MAX`] of them.
@@ -36,6 +36,8 @@ pub enum Need {
     Until(Instant),
     /// What a store that several instances share says of a limit.
     Store(Box<StoreAsk>),
+    /// A file, or a directory.
+    File(Box<FileAsk>),
 }
 
 impl Need {
@@ -58,6 +60,8 @@ pub enum Found<'a> {
     Now,
     /// What the store says; an error if it did not answer in time.
     Store(Result<Spent, Away>),
+    /// What the file system has.
+    File(FileFound),
 }
 
 /// A question about one key of a limit, which counts a request of it if it lets it through.

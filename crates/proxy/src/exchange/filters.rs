@@ -20,7 +20,8 @@ impl Exchange<'_> {
             Flow::Continue => Ok(None),
             Flow::Respond(local) => Ok(Some(*local)),
             Flow::Close => Err(Fault::ClosedByFilter),
-            Flow::Need(_) => Err(Fault::VerificationFull),
+            // What is streamed is sent before.
+            Flow::Need(_) | Flow::Stream(_) => Err(Fault::VerificationFull),
         }
     }
 

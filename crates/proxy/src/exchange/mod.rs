@@ -129,6 +129,10 @@ impl<'p> Exchange<'p> {
                 // Boxed: it is rare, and its state would make every exchange larger.
                 flow = Box::pin(self.meet_needs(route, place, need)).await?;
             }
+            if let Flow::Stream(streamed) = flow {
+                // Boxed: it is rare, and its state would make every exchange larger.
+                return Box::pin(answer::stream(self, *streamed)).await;
+            }
             if let Some(local) = self.after_filters(flow)? {
                 self.progress.is_refused = local.status >= 400;
                 return answer::answer(self, &local).await;

@@ -56,6 +56,8 @@ impl<'p> Exchange<'p> {
                 Flow::Need(need) => need,
                 Flow::Continue => return Ok(None),
                 Flow::Respond(local) => return Ok(Some(*local)),
+                // No step that answers in the place of a response has one.
+                Flow::Stream(_) => return Ok(None),
                 Flow::Close => return Err(Fault::ClosedByFilter),
             };
             let met = match need {

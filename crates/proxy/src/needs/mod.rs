@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 mod call;
+mod file;
 mod instead;
 mod mirror;
 mod store;
@@ -12,7 +13,7 @@ use std::time::Instant;
 
 use model::Fault;
 use plan::RoutePlan;
-use plan::filter::{Away, Flow, Found, Need, Reply, Spent, TooLong};
+use plan::filter::{Away, FileFound, Flow, Found, Need, Reply, Spent, TooLong};
 
 use self::call::Protocol;
 use crate::exchange::Exchange;
@@ -27,6 +28,7 @@ enum Met {
     Body(Result<(), TooLong>),
     Now,
     Store(Result<Spent, Away>),
+    File(FileFound),
 }
 
 impl Exchange<'_> {
@@ -59,6 +61,7 @@ impl Exchange<'_> {
             Need::Hold(hold) => body::held_by(self, &hold).await.map(|()| Met::Now),
             // Boxed: it is rare, and its state would make every exchange larger.
             Need::Store(ask) => Box::pin(store::spent(*ask, self)).await.map(Met::Store),
+            Need::File(ask) => Box::pin(file::found(*ask, self.connection)).await.map(Met::File),
             Need::Until(moment) => self.wait_until(moment).await.map(|()| Met::Now),
         }
     }
@@ -83,6 +86,7 @@ impl Exchange<'_> {
             Met::Body(read) => Found::Body(read.map(|()| held.as_deref().map_or(&*NO_BODY, |held| &held.bytes))),
             Met::Now => Found::Now,
             Met::Store(spent) => Found::Store(spent),
+            Met::File(found) => Found::File(found),
         };
         let flow = run(self, found);
         self.replay.body = held;

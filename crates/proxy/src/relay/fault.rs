@@ -17,6 +17,8 @@ pub(crate) enum PumpFault {
     BadBody,
     /// What was held cannot be read or written.
     Spool,
+    /// What the body is read from cannot be read, or is shorter than it was.
+    Source,
     /// The receiver's connection broke.
     Write,
 }

@@ -2,11 +2,12 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use plan::filter::{BadBody, Coded, Coder, Extent, Stage, Tap, Turning};
+use plan::filter::{BadBody, Coded, Coder, Content, Extent, Part, Stage, Tap, Turning};
 
-use super::{BodyWriter, Pump, Stages};
+use super::{BodyWriter, Parts, Pump, Stages};
 use crate::buffer::{Buffer, BufferPool};
 use crate::io::{Io, MemoryIo};
 
@@ -89,6 +90,47 @@ fn a_tap_sees_all_of_a_long_body_and_holds_none_of_it() {
     assert_eq!((seen.bytes.get(), seen.has_ended.get()), (length(), true));
     assert!(seen.largest.get() <= model::limits::BUFFER_BYTES);
     assert!(pool.waiting() <= 1, "{} buffers were used at once", pool.waiting());
+}
+
+/// Content of as many bytes as are asked for.
+struct Endless;
+
+impl Content for Endless {
+    fn read_at(&self, room: &mut [u8], _: u64) -> std::io::Result<usize> {
+        room.fill(7);
+        Ok(room.len())
+    }
+}
+
+/// The same where the body is read by threads beside.
+async fn drain_slowly(pump: &mut Pump, pool: &BufferPool) -> u64 {
+    assert!(pump.begin(b"head", Buffer::nothing(), pool).is_ok());
+    let mut receiver = Io::Memory(Box::new(MemoryIo { bytes_max: WAITING_BYTES_MAX, ..MemoryIo::default() }));
+    let mut received = 0;
+    std::future::poll_fn(|cx| {
+        let polled = pump.poll_drain(cx, &mut receiver, pool);
+        assert!(!matches!(polled, Poll::Ready(Err(_))), "after {received} bytes");
+        if let Io::Memory(memory) = &mut receiver {
+            received += memory.bytes.len() as u64;
+            memory.bytes.clear();
+        }
+        polled.map(drop)
+    })
+    .await;
+    received - 4
+}
+
+#[tokio::test]
+async fn a_long_body_in_parts_takes_one_buffer_with_stages_and_without() {
+    let pool = BufferPool::default();
+    let range = || Part::Range { content: Arc::new(Endless), range: 5..5 + length() };
+    let parts = || Parts::new(vec![Part::Bytes(b"first".as_slice().into()), range()]);
+    let stages = Stages::of_parts(parts(), Vec::new(), Extent::Known(length() + 5));
+    assert_eq!(drain_slowly(&mut Pump::made(BodyWriter::Plain, stages), &pool).await, length() + 5);
+    assert!(pool.waiting() <= 1, "{} buffers were used at once", pool.waiting());
+    let stages = Stages::of_parts(parts(), vec![Stage::Coder(Box::new(Copy))], Extent::Unknown);
+    assert!(drain_slowly(&mut Pump::made(BodyWriter::Chunked, stages), &pool).await > length() + 5);
+    assert!(pool.waiting() <= 2, "{} buffers were used at once", pool.waiting());
 }
 
 #[test]

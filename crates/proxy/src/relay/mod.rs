@@ -16,6 +16,7 @@ mod hold;
 #[cfg(test)]
 mod long_body_tests;
 mod pace;
+mod parts;
 mod pump;
 mod stage;
 mod tunnel;
@@ -23,6 +24,7 @@ mod tunnel;
 pub(crate) use body::BodyWriter;
 pub(crate) use fault::PumpFault;
 pub(crate) use hold::{Held, tell};
+pub(crate) use parts::Parts;
 pub(crate) use pump::Pump;
 pub(crate) use stage::Stages;
 pub(crate) use tunnel::{Side, Tunnel, TunnelEnd};

@@ -274,8 +274,16 @@ impl Pump {
                 return Poll::Pending;
             }
             // The sender is done, and its bytes are still in the stages.
-            if !ready!(self.poll_held(cx, pool))? {
-                self.pull(pool)?;
+            match self.poll_held(cx, pool)? {
+                Poll::Ready(true) => {}
+                Poll::Ready(false) => self.pull(pool)?,
+                Poll::Pending => {
+                    // What was written must not wait in TLS for the disk.
+                    if !self.flushed {
+                        self.flushed = to.poll_flush(cx).map_err(|_| PumpFault::Write)?.is_ready();
+                    }
+                    return Poll::Pending;
+                }
             }
             pulls += 1;
         }

@@ -5,8 +5,10 @@ use std::task::{Context as TaskContext, Poll, ready};
 use model::fields::Fields;
 use plan::filter::{BadBody, Coder, Extent, Stage, Tap, Turning};
 
+use super::fault::PumpFault;
 use super::hold::Held;
 use super::pace::Pacing;
+use super::parts::Parts;
 use crate::buffer::{Buffer, BufferPool};
 
 /// The stages of one body. Each coder has a buffer for what it has not taken yet; nothing is fed before that is empty. What is held comes
@@ -35,6 +37,8 @@ pub(crate) struct Stages {
     paces: Vec<Pacing>,
     /// What the receiver is too slow for, before all else.
     held: Option<Box<Held>>,
+    /// Where the body comes from, if it has no sender.
+    parts: Option<Box<Parts>>,
     /// What is read next is held.
     is_holding: bool,
 }
@@ -69,9 +73,10 @@ struct Got {
 impl Stages {
     /// `None` where there are no stages. `promised`: how long the body is behind them, as the head says. `flushes`: the receiver is to get all that the sender has sent, whenever it is silent.
     pub(crate) fn new(stages: Vec<Stage>, promised: Extent, flushes: bool) -> Option<Box<Self>> {
-        if stages.is_empty() {
-            return None;
-        }
+        (!stages.is_empty()).then(|| Box::new(Self::of(stages, promised, flushes)))
+    }
+
+    fn of(stages: Vec<Stage>, promised: Extent, flushes: bool) -> Self {
         let (mut taps, mut links): (Vec<Box<dyn Tap>>, Vec<Link>) = (Vec::new(), Vec::new());
         let (mut paces, mut held) = (Vec::new(), None);
         for stage in stages {
@@ -98,7 +103,7 @@ impl Stages {
             Extent::Absent => (0, Some(0)),
             Extent::Unknown => (0, None),
         };
-        Some(Box::new(Self {
+        Self {
             taps,
             links,
             passed,
@@ -111,8 +116,9 @@ impl Stages {
             owed,
             paces,
             held,
+            parts: None,
             is_holding: false,
-        }))
+        }
     }
 
     /// Stages of a body that is held whole.
@@ -120,6 +126,11 @@ impl Stages {
         let hold = Stage::Hold(held.hold().clone());
         let stages = Self::new(stages.into_iter().chain([hold]).collect(), promised, false)?;
         Some(Box::new(Self { held: Some(Box::new(held)), ..*stages }))
+    }
+
+    /// Stages of a body that comes in parts; there may be none.
+    pub(crate) fn of_parts(parts: Parts, stages: Vec<Stage>, promised: Extent) -> Box<Self> {
+        Box::new(Self { parts: Some(Box::new(parts)), ..Self::of(stages, promised, false) })
     }
 
     /// Whether any of them changes the body, which takes time.
@@ -130,6 +141,35 @@ impl Stages {
     /// What is held, if anything may be.
     pub(super) fn held(&mut self) -> Option<&mut Held> {
         self.held.as_deref_mut()
+    }
+
+    /// Whether the body comes in parts, of which some are left.
+    pub(super) fn has_parts(&self) -> bool {
+        self.parts.is_some()
+    }
+
+    /// Whether there is something to take before the sender is read, or in its place.
+    pub(super) fn has_source(&self) -> bool {
+        self.parts.is_some() || self.held.as_ref().is_some_and(|held| !held.is_empty())
+    }
+
+    /// Ready with how many bytes of that were copied to `room`, and whether they are the last.
+    pub(super) fn poll_source(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        room: &mut [u8],
+    ) -> Poll<Result<(usize, bool), PumpFault>> {
+        match (&mut self.parts, &mut self.held) {
+            (Some(parts), _) => {
+                let (count, is_last) = ready!(parts.poll_take(cx, room))?;
+                if is_last {
+                    self.parts = None;
+                }
+                Poll::Ready(Ok((count, is_last)))
+            }
+            (None, Some(held)) => held.poll_take(cx, room),
+            (None, None) => Poll::Ready(Ok((0, true))),
+        }
     }
 
     /// Whether the bytes that come now are to be held: others are before them, or the receiver takes none.
@@ -222,6 +262,7 @@ impl Stages {
         let inputs = self.links.iter_mut().filter_map(|link| link.input.take());
         inputs.chain(self.passed.take()).for_each(|buffer| pool.give(buffer));
         self.held = None;
+        self.parts = None;
         self.has_more = false;
     }
 

@@ -49,7 +49,7 @@ impl RequestStep for OidcStep {
         match found {
             Found::Call(reply) if head.path() == self.paths.callback.as_bytes() => self.redeemed(head, reply, turn),
             Found::Call(reply) => self.refreshed(head, reply, turn),
-            Found::Now | Found::Work(_) | Found::Body(_) | Found::Store(_) => self.apply(head, turn),
+            Found::Now | Found::Work(_) | Found::Body(_) | Found::Store(_) | Found::File(_) => self.apply(head, turn),
         }
     }
 }

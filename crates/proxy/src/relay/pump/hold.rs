@@ -39,14 +39,16 @@ impl Pump {
         Poll::Ready(Ok(false))
     }
 
-    /// Moves a buffer of what is held into the stages, and what comes of it out of them. Ready with whether there was any.
+    /// Moves a buffer of what is held, or of the parts of the body, into the stages, and what comes of it out of them. Ready with whether there was any.
     pub(super) fn poll_held(&mut self, cx: &mut TaskContext<'_>, pool: &BufferPool) -> Poll<Result<bool, PumpFault>> {
         let Some(stages) = self.stages.as_mut().filter(|stages| !stages.has_more()) else {
             return Poll::Ready(Ok(false));
         };
-        let Some(held) = stages.held().filter(|held| !held.is_empty()) else { return Poll::Ready(Ok(false)) };
+        if !stages.has_source() {
+            return Poll::Ready(Ok(false));
+        }
         let mut buffer = pool.take();
-        let taken = match held.poll_take(cx, buffer.room()) {
+        let taken = match stages.poll_source(cx, buffer.room()) {
             Poll::Ready(Ok(taken)) => taken,
             Poll::Ready(Err(fault)) => {
                 pool.give(buffer);
@@ -66,6 +68,11 @@ impl Pump {
 
     /// Holds what was read. `false`: it is not to be held.
     pub(super) fn hold(&mut self, buffer: &mut Buffer, is_last: bool, pool: &BufferPool) -> bool {
+        if self.stages.as_ref().is_some_and(|stages| stages.has_parts()) {
+            // There is no sender, so nothing was read: the end is that of the last part.
+            debug_assert!(buffer.is_empty() && is_last, "parts have no sender");
+            return true;
+        }
         let Some(stages) = self.stages.as_mut().filter(|stages| stages.is_holding()) else { return false };
         let Some(held) = stages.held() else { return false };
         held.push(buffer.data(), is_last);

@@ -247,6 +247,7 @@ fn download_fault(fault: &PumpFault) -> Fault {
         // Only a filter's bound can be exceeded, which is no fault of the endpoint.
         PumpFault::TooLong => Fault::ResponseTooLarge,
         PumpFault::Spool => Fault::SpoolFailed,
+        PumpFault::Source => Fault::ContentFailed,
         PumpFault::Write => Fault::ClosedInResponse,
     }
 }

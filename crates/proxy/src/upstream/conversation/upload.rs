@@ -60,6 +60,7 @@ pub(crate) fn upload_fault(fault: &PumpFault) -> Fault {
         PumpFault::Read | PumpFault::Truncated => Fault::ClosedInBody,
         PumpFault::TooLong => Fault::BodyTooLarge,
         PumpFault::Spool => Fault::SpoolFailed,
+        PumpFault::Source => Fault::ContentFailed,
         PumpFault::Framing | PumpFault::BadBody | PumpFault::Write => Fault::BadRequestBody,
     }
 }

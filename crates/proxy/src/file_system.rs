@@ -1,0 +1,310 @@
+//! Looks for files below a directory, without a way out of it. All of it blocks: only threads beside the workers come here.
+
+use std::ffi::{CStr, CString};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use model::limits::REPLAY_BYTES_MAX;
+use plan::filter::{Content, DirectoryEntry, FileAsk, FileFound, FileRoot, OpenedFile, Symlinks};
+use telemetry::log;
+use tokio::runtime::Handle;
+
+use crate::sys;
+
+/// Files are read at once that leave with the head, in one write.
+const SMALL_BYTES_MAX: u64 = REPLAY_BYTES_MAX as u64;
+/// How often a look is tried again that a rename elsewhere has disturbed.
+const TRIES_MAX: u32 = 8;
+/// The part of the descriptors of the process that files may take.
+const SHARE_OF_DESCRIPTORS: u64 = 4;
+
+/// Bytes of a file that its worker closes itself.
+const CLOSED_HERE_MAX: u64 = 1 << 20;
+
+/// Files that are open to be sent, over all workers.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// A file that is sent while it is read.
+struct OpenFile {
+    /// Until it is closed.
+    file: Option<File>,
+    length: u64,
+}
+
+impl OpenFile {
+    /// `None`: too many are open.
+    fn new(file: File, length: u64) -> Option<Self> {
+        if OPEN.fetch_add(1, Ordering::Relaxed) < open_max() {
+            return Some(Self { file: Some(file), length });
+        }
+        OPEN.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        let file = self.file.take();
+        let close = move || {
+            drop(file);
+            OPEN.fetch_sub(1, Ordering::Relaxed);
+        };
+        // If its name is gone by now, closing it frees its blocks on the disk: for a long one that takes a while.
+        match Handle::try_current() {
+            Ok(handle) if self.length > CLOSED_HERE_MAX => drop(handle.spawn_blocking(close)),
+            _ => close(),
+        }
+    }
+}
+
+impl Content for OpenFile {
+    fn read_at(&self, room: &mut [u8], at: u64) -> io::Result<usize> {
+        self.file.as_ref().map_or(Ok(0), |file| file.read_at(room, at))
+    }
+}
+
+fn open_max() -> usize {
+    static MAX: OnceLock<usize> = OnceLock::new();
+    *MAX.get_or_init(|| {
+        let all = sys::descriptors_max();
+        usize::try_from(all / SHARE_OF_DESCRIPTORS).unwrap_or(usize::MAX).max(16)
+    })
+}
+
+/// Why there is no file.
+enum NoFile {
+    Missing,
+    Denied,
+    Busy,
+    Failed,
+}
+
+impl From<io::Error> for NoFile {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            // Also a way out of the root (EXDEV), a link that may not be followed (ELOOP), and a socket (ENXIO).
+            Some(
+                libc::ENOENT
+                | libc::ENOTDIR
+                | libc::ENAMETOOLONG
+                | libc::EXDEV
+                | libc::ELOOP
+                | libc::ENXIO
+                | libc::ENODEV
+                | libc::EINVAL,
+            ) => Self::Missing,
+            Some(libc::EACCES | libc::EPERM) => Self::Denied,
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN) => Self::Busy,
+            // Among them ENOSYS, of a kernel that is too old.
+            _ => {
+                if may_tell() {
+                    log::warn("cannot read a file", &[("error", &error.to_string())]);
+                }
+                Self::Failed
+            }
+        }
+    }
+}
+
+/// Says what is there.
+pub(crate) fn find(ask: &FileAsk) -> FileFound {
+    let found = open_root(&ask.root).map_err(NoFile::from).and_then(|root| {
+        let below = Below { root: root.as_fd(), links: ask.root.symlinks };
+        match below.find(ask) {
+            Err(NoFile::Missing) => below.fallback(ask),
+            found => found,
+        }
+    });
+    found.unwrap_or_else(|none| match none {
+        NoFile::Missing => FileFound::Missing,
+        NoFile::Denied => FileFound::Denied,
+        NoFile::Busy => FileFound::Busy,
+        NoFile::Failed => FileFound::Failed,
+    })
+}
+
+/// The directory itself, by whatever way its path takes.
+fn open_root(root: &FileRoot) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(&root.directory);
+    if let Err(error) = &opened
+        && may_tell()
+    {
+        log::warn("cannot open the root of files", &[("directory", &root.directory), ("error", &error.to_string())]);
+    }
+    opened
+}
+
+/// Once a second: requests must not fill the log.
+fn may_tell() -> bool {
+    static NEXT: Mutex<Option<Instant>> = Mutex::new(None);
+    let now = Instant::now();
+    let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
+    let may = next.is_none_or(|next| next <= now);
+    if may {
+        *next = Some(now + Duration::from_secs(1));
+    }
+    may
+}
+
+/// What is looked for below a directory that is open.
+struct Below<'a> {
+    root: BorrowedFd<'a>,
+    links: Symlinks,
+}
+
+impl Below<'_> {
+    fn find(&self, ask: &FileAsk) -> Result<FileFound, NoFile> {
+        let path = &ask.path;
+        if let Some(directory) = path.strip_suffix(b"/").or(path.is_empty().then_some(&path[..])) {
+            return self.directory(ask, directory);
+        }
+        let (file, told) = self.open(path)?;
+        if told.is_dir() {
+            return Ok(FileFound::WithoutSlash);
+        }
+        self.give(ask, path, (file, told))
+    }
+
+    fn directory(&self, ask: &FileAsk, path: &[u8]) -> Result<FileFound, NoFile> {
+        for name in &ask.root.index {
+            let whole =
+                if path.is_empty() { name.clone().into_bytes() } else { [path, b"/", name.as_bytes()].concat() };
+            match self.open(&whole) {
+                Ok((file, told)) if told.is_file() => return self.give(ask, &whole, (file, told)),
+                Ok(_) | Err(NoFile::Missing) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        if ask.root.entries_max == 0 {
+            return Err(NoFile::Missing);
+        }
+        let (directory, told) = self.open(if path.is_empty() { b"." } else { path })?;
+        if !told.is_dir() {
+            return Err(NoFile::Missing);
+        }
+        Ok(FileFound::Directory(entries(&directory, ask.root.entries_max)?))
+    }
+
+    fn fallback(&self, ask: &FileAsk) -> Result<FileFound, NoFile> {
+        let Some(path) = &ask.root.fallback else { return Err(NoFile::Missing) };
+        let found = self.open(path.as_bytes())?;
+        self.give(ask, path.as_bytes(), found)
+    }
+
+    /// Gives the file, or one beside it in a coding that the client takes.
+    fn give(&self, ask: &FileAsk, path: &[u8], (file, told): Opened) -> Result<FileFound, NoFile> {
+        if !told.is_file() {
+            return Err(NoFile::Missing);
+        }
+        for coding in &ask.codings {
+            if let Ok((beside, of_it)) = self.open(&[path, coding.as_bytes()].concat())
+                && of_it.is_file()
+                && changed(&of_it) >= changed(&told)
+            {
+                return read(beside, &of_it, (path, Some(coding)));
+            }
+        }
+        read(file, &told, (path, None))
+    }
+
+    /// Opens it to be read. A FIFO does not block, and is recognised by its type afterwards.
+    fn open(&self, path: &[u8]) -> Result<Opened, NoFile> {
+        let path = CString::new(path).map_err(|_| NoFile::Missing)?;
+        let mut tries = 0;
+        let file = loop {
+            match self.open_once(&path) {
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && tries < TRIES_MAX => tries += 1,
+                other => break other?,
+            }
+        };
+        let told = file.metadata()?;
+        Ok((file, told))
+    }
+
+    fn open_once(&self, path: &CStr) -> io::Result<File> {
+        let links = match self.links {
+            Symlinks::Refuse => libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS,
+            Symlinks::Beneath => libc::RESOLVE_BENEATH,
+            Symlinks::Follow => 0,
+        };
+        sys::open_below(self.root, path, libc::RESOLVE_NO_MAGICLINKS | links)
+    }
+}
+
+/// A file with what is known of it.
+type Opened = (File, std::fs::Metadata);
+
+fn changed(told: &std::fs::Metadata) -> (i64, i64) {
+    (told.mtime(), told.mtime_nsec())
+}
+
+/// Reads a small file; a large one stays open.
+fn read(
+    file: File,
+    told: &std::fs::Metadata,
+    (path, coding): (&[u8], Option<&&'static str>),
+) -> Result<FileFound, NoFile> {
+    let modified = (u64::try_from(told.mtime()).unwrap_or(0), u32::try_from(told.mtime_nsec()).unwrap_or(0));
+    let mut opened = OpenedFile {
+        bytes: None,
+        content: None,
+        length: told.len(),
+        modified,
+        name: path.to_vec(),
+        coding: coding.copied(),
+    };
+    if told.len() <= SMALL_BYTES_MAX {
+        let bytes = read_small(&file, told.len())?;
+        opened.length = bytes.len() as u64;
+        opened.bytes = Some(bytes.into());
+    } else {
+        opened.content = Some(Arc::new(OpenFile::new(file, told.len()).ok_or(NoFile::Busy)?));
+    }
+    Ok(FileFound::File(Box::new(opened)))
+}
+
+/// As many bytes as it had, or less if it has become shorter.
+fn read_small(file: &File, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    let mut count = 0;
+    while count < bytes.len() {
+        match file.read_at(&mut bytes[count..], count as u64) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+/// Files and directories of a directory that is open. Links and all else are left out.
+fn entries(directory: &File, max: usize) -> io::Result<Vec<DirectoryEntry>> {
+    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path)?.take(max) {
+        let entry = entry?;
+        // What is gone meanwhile is not listed.
+        let Ok(told) = entry.metadata() else { continue };
+        if told.is_file() || told.is_dir() {
+            found.push(DirectoryEntry {
+                name: entry.file_name().as_bytes().to_vec(),
+                is_directory: told.is_dir(),
+                length: told.len(),
+                modified: u64::try_from(told.mtime()).unwrap_or(0),
+            });
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;
