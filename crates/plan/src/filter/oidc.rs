@@ -246,6 +246,8 @@ struct OidcStep {
     passing: Passing,
     cookies: Cookies,
     refreshes: Arc<Refreshes>,
+    /// The note with the number of the session whose cookies go with the response.
+    left: usize,
     paths: PathSettings,
     without_session: WithoutSession,
     timeout: Duration,

@@ -72,13 +72,17 @@ impl Settings for Oidc {
             scopes: scopes(self.scopes)?,
             parameters,
         };
+        let refreshes = compiling.kept("refreshes", Refreshes::default);
+        let left = compiling.note();
+        let cookie_step = CookieStep { refreshes: Arc::clone(&refreshes), left };
         let step = OidcStep {
             issuer,
             provider,
             rules,
             passing,
             cookies,
-            refreshes: compiling.kept("refreshes", Refreshes::default),
+            refreshes,
+            left,
             paths,
             without_session: self.without_session,
             timeout: timeout + Duration::from_secs(1),
@@ -87,7 +91,7 @@ impl Settings for Oidc {
             waited: compiling.note(),
             counters: counters(compiling),
         };
-        Ok(Steps { guarded, response: Some(Box::new(CookieStep)), ..Steps::of_request(step) })
+        Ok(Steps { guarded, response: Some(Box::new(cookie_step)), ..Steps::of_request(step) })
     }
 }
 

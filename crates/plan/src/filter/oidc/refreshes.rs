@@ -12,6 +12,8 @@ use super::session::{Opened, Session};
 const SESSIONS_MAX: usize = 4_096;
 /// How long requests with the old cookie get the new session.
 const REMEMBERED: Duration = Duration::from_secs(60);
+/// How long it is known that a session has ended: longer than nearly all responses that began before need for their head.
+const ENDED: Duration = Duration::from_secs(600);
 
 /// How long the provider is not asked again after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -39,13 +41,17 @@ pub(super) struct Refreshes(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     refreshes: HashMap<Key, (Instant, Refresh)>,
-    /// Sessions that were logged out, by what stays the same over their refreshes.
-    ended: HashMap<String, Instant>,
+    /// Sessions that were logged out, by their [`number_of`].
+    ended: HashMap<u64, Instant>,
 }
 
 impl Known {
     fn has_ended(&self, session: &Session, now: Instant) -> bool {
-        self.ended.get(&session.key).is_some_and(|until| now < *until)
+        self.has_ended_number(number_of(session), now)
+    }
+
+    fn has_ended_number(&self, number: u64, now: Instant) -> bool {
+        self.ended.get(&number).is_some_and(|until| now < *until)
     }
 }
 
@@ -82,14 +88,14 @@ impl Refreshes {
         !known.has_ended(session, now)
     }
 
-    /// Ends a session at its logout, so that no request that comes with its cookies in the next minute brings it back.
+    /// Ends a session at its logout, so that no request with its cookies, and no response that is still in progress, brings it back.
     pub(super) fn log_out(&self, session: &Session, now: Instant) {
         let ended = &mut self.known().ended;
         if ended.len() >= SESSIONS_MAX {
             ended.retain(|_, until| now < *until);
         }
         if ended.len() < SESSIONS_MAX {
-            ended.insert(session.key.clone(), now + REMEMBERED);
+            ended.insert(number_of(session), now + ENDED);
         }
     }
 
@@ -100,9 +106,19 @@ impl Refreshes {
         known.has_ended(session, now) || matches!(refused, Some((until, Refresh::Refused)) if now < *until)
     }
 
+    /// Returns whether the user has logged out of the session of this number.
+    pub(super) fn has_ended(&self, number: u64, now: Instant) -> bool {
+        self.known().has_ended_number(number, now)
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the number of a session, which stays the same over its refreshes. Its key is drawn at random.
+pub(super) fn number_of(session: &Session) -> u64 {
+    crate::hash::of_bytes(session.key.as_bytes())
 }
 
 fn key(session: &Session) -> Key {

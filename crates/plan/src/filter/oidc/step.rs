@@ -5,11 +5,11 @@ use std::sync::{Arc, LazyLock};
 use model::{Fault, FieldName, LocalResponse, Method, RequestHead, ResponseHead};
 
 use super::login::target_of;
-use super::refreshes::Refresh;
+use super::refreshes::{Refresh, Refreshes, number_of};
 use super::session::{Opened, Session};
 use super::{OidcStep, WithoutSession};
 use crate::filter::token_endpoint::{NoTokens, Tokens};
-use crate::filter::{Flow, Found, Reply, RequestStep, ResponseStep, ResponseView, Turn};
+use crate::filter::{Flow, Found, Note, Reply, RequestStep, ResponseStep, ResponseView, Turn};
 use crate::jose::Refusal;
 
 /// Names of fields.
@@ -149,6 +149,7 @@ impl OidcStep {
         // A session that has become too large goes on with its old cookies.
         if self.cookies.set_session(session, &mut cookies, turn).is_some() {
             turn.notes.cookies.append(&mut cookies);
+            turn.notes.set(self.left, Note::Number(number_of(session)));
         }
     }
 
@@ -218,11 +219,22 @@ fn is_navigation(head: &RequestHead) -> bool {
 }
 
 /// Sends the cookies of a session that has changed.
-pub(super) struct CookieStep;
+pub(super) struct CookieStep {
+    pub(super) refreshes: Arc<Refreshes>,
+    /// The note with the number of the session.
+    pub(super) left: usize,
+}
 
 impl ResponseStep for CookieStep {
     fn apply(&self, head: &mut ResponseHead, _: &ResponseView<'_>, turn: &mut Turn<'_>) {
         if turn.notes.cookies.is_empty() {
+            return;
+        }
+        if let Note::Number(session) = turn.notes.get(self.left)
+            && self.refreshes.has_ended(session, turn.now)
+        {
+            // The user has logged out while the endpoint was busy.
+            turn.notes.cookies.clear();
             return;
         }
         for cookie in turn.notes.cookies.drain(..) {
