@@ -143,6 +143,10 @@ impl Exchange<'_> {
         if web.is_none() && !self.progress.route.is_some_and(|route| route.chain.has_response_bodies()) {
             return (None, framing);
         }
+        if framing == Framing::UntilClose {
+            // Nothing tells a whole body from one that is cut short.
+            self.incoming.notes.store_nothing();
+        }
         let (stages, behind) = self.begin_response_body((framing, ResponseSource::Endpoint), web);
         let flushes = matches!(framing, Framing::Chunked | Framing::UntilClose);
         (Stages::new(stages, extent_of(behind), flushes), behind)
@@ -160,6 +164,19 @@ impl Exchange<'_> {
             return (None, behind);
         }
         stages.insert(0, Stage::Coder(Box::new(Made { body: body.into(), written: 0 })));
+        (Stages::new(stages, extent_of(behind), false), behind)
+    }
+
+    /// The same for a stored body, which `source` gives out.
+    pub(crate) fn stages_of_stored(&mut self, framing: Framing, source: Stage) -> (Option<Box<Stages>>, Framing) {
+        let (mut stages, mut behind) = (Vec::new(), framing);
+        if self.progress.route.is_some_and(|route| route.chain.has_response_bodies()) {
+            (stages, behind) = self.begin_response_body((framing, ResponseSource::Endpoint), None);
+        }
+        if matches!(framing, Framing::None | Framing::Length(0)) {
+            return (None, behind);
+        }
+        stages.insert(0, source);
         (Stages::new(stages, extent_of(behind), false), behind)
     }
 

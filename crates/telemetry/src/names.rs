@@ -100,6 +100,16 @@ metrics! {
     TableEntries = Gauge "equipoise_table_entries" ["table"];
     /// Entries of a table that made room for others before their time: `keys_max` is small.
     TableEvictions = Counter "equipoise_table_evictions_total" ["table"];
+    /// Bytes that a cache of `caches` holds, those of responses on their way included.
+    CacheBytes = Gauge "equipoise_cache_bytes" ["cache"];
+    /// Responses that a cache holds.
+    CacheEntries = Gauge "equipoise_cache_entries" ["cache"];
+    /// Responses that made room for others in a cache.
+    CacheEvictions = Counter "equipoise_cache_evictions_total" ["cache"];
+    /// Responses of a cache that were purged.
+    CachePurges = Counter "equipoise_cache_purged_total" ["cache"];
+    /// Requests by a cache: `hit` if it has answered, fresh or stale, `miss` if an endpoint was asked.
+    CacheRequests = Counter "equipoise_cache_requests_total" ["cache", "result"];
     /// Events of filters, by route, filter and event, such as requests that `rate_limit` has limited.
     FilterEvents = Counter "equipoise_filter_events_total" ["route", "filter", "event"];
     /// Requests for which a cluster was chosen, by class of status.

@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 41] = [
+const NAMES: [&str; 42] = [
     "forward_auth",
     "ext_authz",
     "set_request_header",
@@ -54,6 +54,7 @@ const NAMES: [&str; 41] = [
     "replace_body",
     "rewrite_header",
     "buffer",
+    "cache",
     "maintenance",
     "response_limit",
     "server_timing",

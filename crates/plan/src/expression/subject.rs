@@ -111,6 +111,12 @@ impl<'a> Subject<'a> {
         (!status.is_empty()).then_some(status.as_bytes())
     }
 
+    /// Returns what a cache did with the request.
+    pub(super) fn cache_status(&self) -> Option<&'a [u8]> {
+        let status = self.notes?.cache_status().as_str();
+        (!status.is_empty()).then_some(status.as_bytes())
+    }
+
     /// Returns the user that a filter has verified.
     pub(super) fn user(&self) -> Option<&'a [u8]> {
         self.notes.and_then(Notes::user).or(self.facts.user)

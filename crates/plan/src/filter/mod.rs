@@ -26,6 +26,8 @@ mod basic_auth;
 pub mod body;
 mod body_limit;
 mod buffer;
+mod cache;
+mod cached;
 mod chain;
 mod challenge;
 mod changes;
@@ -108,10 +110,13 @@ use model::filter::{FilterSpec, FilterUse};
 use model::{Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
+use crate::cache::Served;
+
 pub use bandwidth_limit::pace_of_connection;
 pub use body::{
     BadBody, Coded, Coder, Extent, MakeStage, Pace, Rank, RequestBodyStep, ResponseBodyStep, Stage, Tap, Turning,
 };
+pub use cached::Refresh;
 pub use chain::Chain;
 pub use compiling::Compiling;
 pub use ended::{AtEnd, Ended};
@@ -119,8 +124,10 @@ pub use events::{Counted, EventCounter};
 pub use guarded::{Guarded, GuardedResponse, Noted};
 pub use hold::{Hold, HoldCounts, Spool, Usage};
 pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
-pub use need::{Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreLogin, TooLong, Work};
-pub use notes::{LimitStatus, Note, Notes};
+pub use need::{
+    Awaited, Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreLogin, TooLong, Work,
+};
+pub use notes::{CacheStatus, LimitStatus, Note, Notes};
 pub use settings::Settings;
 pub use template::Template;
 pub use turn::Turn;
@@ -165,6 +172,7 @@ pub const FILTERS: &[FilterEntry] = &[
     fault::ENTRY,
     mirror::ENTRY,
     buffer::ENTRY,
+    cache::ENTRY,
     maintenance::ENTRY,
     response_limit::ENTRY,
     timings::ENTRY,
@@ -313,6 +321,8 @@ pub enum Flow {
     Continue,
     /// With this answer, straight to the response steps.
     Respond(Box<LocalResponse>),
+    /// With this stored response, through the response steps.
+    Stored(Box<Served>),
     /// Not at all: the connection, or the stream, is closed without an answer.
     Close,
     /// Once this is there, which a step does not wait for itself; see [`Chain::resume`].

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use model::{Fault, RequestHead, ResponseHead};
 
 use super::Hold;
+use crate::cache::Flight;
 
 /// What a step needs before it goes on. A step never waits itself: it says what it needs, and its `resume` is called with the
 /// [`Found`] of the same kind. An exchange may have [`Need::PER_EXCHANGE_MAX`] of them.
@@ -33,7 +34,27 @@ pub enum Need {
     Until(Instant),
     /// What a store that several instances share says of a limit.
     Store(Box<StoreAsk>),
+    /// That another exchange has fetched what this one wants, or a moment has come. What is found is [`Found::Now`].
+    Flight(Box<Awaited>),
 }
+
+/// A fetch of another exchange, and how long it is waited for.
+#[derive(Clone, Debug)]
+pub struct Awaited {
+    /// The fetch.
+    pub flight: Arc<Flight>,
+    /// When the wait ends at the latest.
+    pub until: Instant,
+}
+
+/// Two are equal if they are the same.
+impl PartialEq for Awaited {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.flight, &other.flight)
+    }
+}
+
+impl Eq for Awaited {}
 
 impl Need {
     /// Needs of one exchange, over all its steps. One more is a fault: a step that always needs something never ends.

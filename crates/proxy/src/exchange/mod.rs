@@ -117,7 +117,11 @@ impl<'p> Exchange<'p> {
             let mut flow = self.filter_request(route, &mut place);
             if let Flow::Need(need) = flow {
                 // Boxed: it is rare, and its state would make every exchange larger.
-                flow = Box::pin(self.meet_needs(route, place, need)).await?;
+                flow = Box::pin(self.meet_needs(route, &mut place, need)).await?;
+            }
+            if let Flow::Stored(served) = flow {
+                // Boxed: it is rare, and its state would make every exchange larger.
+                return Box::pin(self.give_stored(route, place, served)).await;
             }
             if let Some(local) = self.after_filters(flow)? {
                 self.progress.is_refused = local.status >= 400;
@@ -203,6 +207,16 @@ impl<'p> Exchange<'p> {
             self.connection.watch.set_bound(bound);
         }
         Ok(route)
+    }
+
+    /// The cluster of the route, if it has any.
+    pub(crate) fn cluster_of(&self, route: &'p RoutePlan) -> Option<&'p Arc<ClusterPlan>> {
+        match &route.action {
+            ActionPlan::Cluster(cluster) => Some(cluster),
+            ActionPlan::Weighted(clusters) => Some(self.choose_cluster(clusters)),
+            ActionPlan::Choice(clusters) => self.named_cluster(clusters).ok(),
+            ActionPlan::Respond(_) | ActionPlan::Redirect(_) => None,
+        }
     }
 
     /// The cluster that the request names, of those that its route allows.
