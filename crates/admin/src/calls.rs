@@ -13,8 +13,8 @@ use crate::problem::Problem;
 use crate::query::{check_parameters, path_parts};
 use crate::read;
 use crate::table::{CALLS, Call, What};
-use crate::tables;
 use crate::write;
+use crate::{caches, tables};
 
 /// Returns the router of all calls.
 pub(crate) fn router(shared: Shared) -> Router {
@@ -64,6 +64,9 @@ async fn answer(shared: Shared, call: &'static Call, request: Request) -> Respon
         What::Connections => read::connections(shared, request.uri().query()).await,
         What::EndConnection => write::end_connection(shared, &parts, entered.caller.name).await,
         what if what.changes_table() => tables::change(shared, (what, parts), request, entered.caller.name).await,
+        What::PurgeCache => {
+            caches::purge(shared, parts, request.uri().query().map(str::to_owned), entered.caller.name).await
+        }
         What::Upgrade => write::upgrade(&shared, entered).await,
         What::Explain => read::explained(shared, request.uri().query()).await,
         What::OpenApi => Ok(axum::Json(openapi::document()).into_response()),

@@ -7,6 +7,7 @@
 
 mod access;
 mod bounded;
+mod caches;
 mod calls;
 mod entry;
 mod explain;

@@ -16,7 +16,7 @@ use crate::entry::Shared;
 use crate::problem::Problem;
 use crate::query::parameter;
 use crate::table::{KINDS, What};
-use crate::{PAGE, VERSION, explain, json, maps, tables};
+use crate::{PAGE, VERSION, caches, explain, json, maps, tables};
 
 /// Answers that are made at once, beside those that are at hand.
 const LOOKS_MAX: usize = 2;
@@ -52,6 +52,7 @@ pub(crate) fn answer(view: &View, what: What, parts: &[String], query: Option<&s
         What::Maps | What::Map | What::MapEntry => maps::answer(view, what, parts, query)?,
         What::Log => Json(json!({ "level": telemetry::log::level().as_str() })).into_response(),
         What::Peers => Json(json::peers(view.peers().as_ref())).into_response(),
+        What::Caches | What::Cache => caches::look(view, parts)?,
         What::Tables | What::Table | What::Entry => tables::look(view, what, parts, query)?,
         _ => return Err(Problem::new(StatusCode::NOT_FOUND, "there is no such call")),
     })

@@ -89,6 +89,9 @@ pub(crate) enum What {
     SetEntry,
     ClearEntry,
     ClearTable,
+    Caches,
+    Cache,
+    PurgeCache,
     Maps,
     Map,
     MapEntry,
@@ -233,6 +236,13 @@ const TOP: &[(&str, &str)] = &[
     ("limit", "number of entries, 10,000 at most (default 100)"),
 ];
 
+const PURGE: &[(&str, &str)] = &[
+    ("url", "purge this URL, such as `https://shop.example/a?b`, with all its variants"),
+    ("prefix", "purge all URLs that begin so, such as `https://shop.example/img/`"),
+    ("tag", "purge the responses that have this tag"),
+    ("soft", "`true`: keep them, and validate them before they are served again"),
+];
+
 /// Every call there is.
 pub(crate) const CALLS: &[Call] = &[
     call(Method::Get, "/", What::Page, None, "The page"),
@@ -336,6 +346,18 @@ pub(crate) const CALLS: &[Call] = &[
         Some(AdminRole::Admin),
         "Forget all entries of a table",
     ),
+    read("/api/caches", What::Caches, "Caches: their sizes and what they have answered"),
+    read("/api/caches/{cache}", What::Cache, "One cache"),
+    asking(
+        call(
+            Method::Delete,
+            "/api/caches/{cache}/entries",
+            What::PurgeCache,
+            Some(AdminRole::Admin),
+            "Purge responses of a cache: all, or those of a URL, a prefix or a tag",
+        ),
+        PURGE,
+    ),
     read("/api/canary", What::Canary, "The running canary, and earlier ones"),
     call(Method::Post, "/api/canary/promote", What::Promote, Some(AdminRole::Admin), "Promote the canary now"),
     call(Method::Delete, "/api/canary", What::Abort, Some(AdminRole::Admin), "Roll the canary back"),
@@ -385,6 +407,7 @@ mod tests {
                 call.what.is_order()
                     || call.what.changes_table()
                     || call.what.changes_map()
+                    || call.what == What::PurgeCache
                     || [What::SetLog, What::EndConnection, What::Upgrade].contains(&call.what),
                 "{}",
                 call.path

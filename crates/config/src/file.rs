@@ -6,6 +6,7 @@
 mod access_log;
 mod balance;
 mod bandwidth;
+mod cache;
 mod check;
 mod cluster;
 mod defaults;
@@ -40,6 +41,7 @@ use crate::units::Time;
 pub use access_log::*;
 pub use balance::*;
 pub use bandwidth::*;
+pub use cache::*;
 pub use check::*;
 pub use cluster::*;
 pub use defaults::*;
@@ -98,6 +100,9 @@ pub struct File {
     /// Tables by name: counters and rates by client address or header field, which routes count into and conditions read.
     #[schemars(default, schema_with = "named::<Table>")]
     pub tables: BTreeMap<String, Table>,
+    /// Caches by name: memory for responses, which the filter `cache` of routes fills and answers from.
+    #[schemars(default, schema_with = "named::<Cache>")]
+    pub caches: BTreeMap<String, Cache>,
     /// Settings that listeners, routes and clusters have unless they set them themselves.
     #[schemars(with = "Option<Defaults>")]
     pub defaults: Option<()>,

@@ -338,7 +338,7 @@ impl Reader<'_> {
         places: &mut HashMap<(String, String), Span>,
     ) {
         match (key.text.as_str(), &mut existing.kind, node.kind) {
-            ("listeners" | "clusters" | "tables", Kind::Map(entries), Kind::Map(added)) => {
+            ("listeners" | "clusters" | "tables" | "caches", Kind::Map(entries), Kind::Map(added)) => {
                 let kind = key.text.trim_end_matches('s');
                 let entries = Arc::make_mut(entries);
                 for (name, node) in Arc::unwrap_or_clone(added) {
@@ -359,7 +359,7 @@ impl Reader<'_> {
             }
             ("version", Kind::Scalar(first), Kind::Scalar(second)) if first.text == second.text => {}
             (_, Kind::Invalid, _) | (_, _, Kind::Invalid) => {}
-            (name @ ("listeners" | "clusters" | "tables"), Kind::Map(_), _) => {
+            (name @ ("listeners" | "clusters" | "tables" | "caches"), Kind::Map(_), _) => {
                 self.sink.push(key.span, format!("`{name}` must be a map"), None);
             }
             (name @ ("routes" | "access_logs"), Kind::List(_), _) => {

@@ -10,6 +10,7 @@ mod address_list;
 mod admin;
 mod balance;
 mod bandwidth;
+mod cache;
 mod check;
 mod cluster;
 mod discovery;
@@ -171,6 +172,10 @@ impl<'a> Resolver<'a> {
         if self.tree.get("tables").is_none() {
             effective.shift_remove("tables");
         }
+        let caches = self.named("caches", &mut effective, Self::cache);
+        if caches.is_empty() {
+            effective.shift_remove("caches");
+        }
         let routes = self.listed("routes", &mut effective, Self::route);
         self.unique_route_names(&routes);
         // Clusters look names up by it.
@@ -205,6 +210,7 @@ impl<'a> Resolver<'a> {
             routes: routes.into_iter().map(|(_, route)| Arc::new(route)).collect(),
             clusters,
             tables: tables.into_iter().map(Arc::new).collect(),
+            caches: caches.into_iter().map(Arc::new).collect(),
             maps: maps.into_iter().map(Arc::new).collect(),
             admin: admin.flatten(),
             peers: peers.flatten(),

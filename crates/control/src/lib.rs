@@ -8,6 +8,7 @@
 pub mod admin_state;
 pub mod admin_tls;
 mod atomic_file;
+pub mod caches;
 pub mod canary;
 mod chance;
 pub mod connections;

@@ -283,6 +283,7 @@ impl View {
             gauges.push(Gauge::new(Metric::TableEntries, &[name], table.entries() as f64));
             gauges.push(Gauge::new(Metric::TableEvictions, &[name], table.evictions() as f64));
         }
+        plan.caches.iter().for_each(|cache| push_cache(&mut gauges, cache));
         for cluster in &plan.clusters {
             let name = cluster.cluster.name.as_str();
             let gauge = |metric, labels: &[_], value| Gauge::new(metric, labels, value);
@@ -444,6 +445,20 @@ fn push_provider<'a>(gauges: &mut Vec<Gauge<'a>>, provider: &'a providers::Statu
             gauges.push(Gauge::new(metric, &labels, since.as_secs_f64()));
         }
     }
+}
+
+/// The gauges of a cache.
+fn push_cache<'a>(gauges: &mut Vec<Gauge<'a>>, cache: &'a plan::cache::CacheStore) {
+    let name = cache.settings().name.as_str();
+    let (hits, misses) = cache.answered();
+    gauges.extend([
+        Gauge::new(Metric::CacheBytes, &[name], cache.bytes() as f64),
+        Gauge::new(Metric::CacheEntries, &[name], cache.entries() as f64),
+        Gauge::new(Metric::CacheEvictions, &[name], cache.evictions() as f64),
+        Gauge::new(Metric::CachePurges, &[name], cache.purged() as f64),
+        Gauge::new(Metric::CacheRequests, &[name, "hit"], hits as f64),
+        Gauge::new(Metric::CacheRequests, &[name, "miss"], misses as f64),
+    ]);
 }
 
 /// What the filters of a route have counted. Those of one filter that stands there several times are added up.

@@ -61,6 +61,19 @@ impl Fields {
         self.entries.clear();
     }
 
+    /// Makes it equal to another list; its memory stays.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.clear();
+        self.arena.extend_from_slice(&other.arena);
+        self.entries.extend_from_slice(&other.entries);
+    }
+
+    /// Gives memory back that it does not need.
+    pub fn shrink(&mut self) {
+        self.arena.shrink_to_fit();
+        self.entries.shrink_to_fit();
+    }
+
     /// Returns the number of fields.
     pub fn len(&self) -> usize {
         self.entries.len()

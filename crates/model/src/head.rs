@@ -291,6 +291,12 @@ impl ResponseHead {
         self.version = version;
     }
 
+    /// Makes it equal to another head; its memory stays.
+    pub fn copy_from(&mut self, other: &Self) {
+        (self.status, self.version, self.reason) = (other.status, other.version, other.reason);
+        self.fields.copy_from(&other.fields);
+    }
+
     /// Returns the reason phrase as received; may be empty.
     pub fn reason(&self) -> &[u8] {
         self.fields.bytes(self.reason)

@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod base64;
+pub mod cache;
 pub mod check;
 pub mod connections;
 pub mod cookie;

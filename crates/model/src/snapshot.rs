@@ -17,6 +17,7 @@ use crate::peers::Peers;
 use crate::provider::NameLookup;
 use crate::provider::Provider;
 
+pub use crate::cache::Cache;
 pub use crate::check::{HealthCheck, HealthCheckKind};
 pub use crate::hash_key::HashKey;
 pub use crate::queue::Queue;
@@ -45,6 +46,8 @@ pub struct Snapshot {
     pub clusters: Vec<Arc<Cluster>>,
     /// Tables of counters, in the order of the file; names are unique.
     pub tables: Vec<Arc<Table>>,
+    /// Caches, in the order of the file; names are unique.
+    pub caches: Vec<Arc<Cache>>,
     /// The administrator's address, if there is one.
     pub admin: Option<Admin>,
     /// Other instances, to which tables are replicated.

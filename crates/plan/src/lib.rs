@@ -12,6 +12,7 @@ mod addresses;
 mod agents;
 pub mod balance;
 mod by_name;
+pub mod cache;
 pub mod cluster;
 pub mod explain;
 pub mod expression;

@@ -14,7 +14,8 @@ use wire::http1::Framing;
 use crate::connection::Next;
 use crate::exchange::{Exchange, next_after};
 use crate::relay::Pump;
-use crate::respond::{self, Response};
+use crate::respond::{self, Instead, Response, skip_body};
+use crate::stored;
 
 /// After how many seconds a client may try again, for faults that pass.
 const RETRY_AFTER_SECONDS: u64 = 1;
@@ -23,7 +24,11 @@ const RETRY_AFTER_SECONDS: u64 = 1;
 pub(crate) async fn answer(exchange: &mut Exchange<'_>, local: &LocalResponse) -> Result<Next, Fault> {
     let refused = exchange.progress.is_refused.then_some(Fault::Refused);
     let page = exchange.instead_of_local(local, refused).await?;
-    give(exchange, page.as_ref().unwrap_or(local)).await
+    match page {
+        None => give(exchange, local).await,
+        Some(Instead::Local(page)) => give(exchange, &page).await,
+        Some(Instead::Stored(served)) => stored::give(exchange, &served).await,
+    }
 }
 
 /// Sends this very answer, through the route's response steps if a route was found.
@@ -187,18 +192,4 @@ fn append(to: &mut Fields, fields: &[(String, String)]) {
             to.append(&name, value.as_bytes());
         }
     }
-}
-
-/// Takes a request body that is already here whole out of the way.
-fn skip_body(exchange: &mut Exchange<'_>) {
-    let Framing::Length(length) = exchange.request.framing else { return };
-    let buffered = exchange.connection.received.as_ref().map_or(0, |buffer| buffer.len() as u64);
-    if exchange.is_read || buffered < length {
-        return;
-    }
-    if let Some(buffer) = &mut exchange.connection.received {
-        buffer.consume_head(length as usize);
-    }
-    exchange.progress.received_bytes += length;
-    exchange.is_read = true;
 }

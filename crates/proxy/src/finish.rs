@@ -11,6 +11,8 @@ use telemetry::{Kind, Record, WorkerSeries};
 use crate::answer;
 use crate::connection::Next;
 use crate::exchange::Exchange;
+use crate::respond::Instead;
+use crate::stored;
 
 /// Ends an exchange; called exactly once for each, after its response.
 pub(crate) fn finish(mut exchange: Exchange<'_>, (next, fault): (Next, Option<Fault>)) -> Next {
@@ -80,7 +82,11 @@ pub(crate) async fn settle(exchange: &mut Exchange<'_>, fault: Fault) -> Next {
         Err(Fault::ClosedByFilter) => return Next::Close,
         answered => answered.unwrap_or_default(),
     };
-    let local = page.map_or(local, Cow::Owned);
+    let local = match page {
+        None => local,
+        Some(Instead::Local(page)) => Cow::Owned(page),
+        Some(Instead::Stored(served)) => return stored::give(exchange, &served).await.unwrap_or(Next::Close),
+    };
     let local = match &exchange.grpc {
         Some(grpc) => Cow::Owned(grpc.answer_to_fault(fault, &local)),
         None => local,

@@ -48,6 +48,7 @@ mod socket;
 mod socket_file;
 mod spool;
 mod stages;
+mod stored;
 mod stream;
 mod sys;
 mod tls;

@@ -4,7 +4,8 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;
 
-use model::{Fault, Version};
+use model::{Fault, LocalResponse, Version};
+use plan::cache::Served;
 use wire::http1::{Framing, SendResponse, write_response};
 
 use crate::buffer::Buffer;
@@ -18,6 +19,12 @@ pub(crate) struct Response {
     how: SendResponse,
     /// Whether the response lets the client's connection live on.
     pub keeps_alive: bool,
+}
+
+/// What takes the place of a response.
+pub(crate) enum Instead {
+    Local(LocalResponse),
+    Stored(Box<Served>),
 }
 
 impl Response {
@@ -159,4 +166,18 @@ pub(crate) fn send_interim(exchange: &mut Exchange<'_>, how: &SendResponse, out:
         return Ok(());
     };
     stream.send_interim(head, how.framing)
+}
+
+/// Takes a request body that is already here whole out of the way.
+pub(crate) fn skip_body(exchange: &mut Exchange<'_>) {
+    let Framing::Length(length) = exchange.request.framing else { return };
+    let buffered = exchange.connection.received.as_ref().map_or(0, |buffer| buffer.len() as u64);
+    if exchange.is_read || buffered < length {
+        return;
+    }
+    if let Some(buffer) = &mut exchange.connection.received {
+        buffer.consume_head(length as usize);
+    }
+    exchange.progress.received_bytes += length;
+    exchange.is_read = true;
 }

@@ -145,6 +145,10 @@ impl Exchange<'_> {
         if web.is_none() && !self.progress.route.is_some_and(|route| route.chain.has_response_bodies()) {
             return (None, framing);
         }
+        if framing == Framing::UntilClose {
+            // Nothing tells a whole body from one that is cut short.
+            self.incoming.notes.store_nothing();
+        }
         let (stages, behind) = self.begin_response_body((framing, ResponseSource::Endpoint), web);
         let flushes = matches!(framing, Framing::Chunked | Framing::UntilClose);
         (Stages::new(stages, extent_of(behind), flushes), behind)
@@ -173,6 +177,19 @@ impl Exchange<'_> {
     /// Sends these parts through those stages, with this framing behind them.
     pub(crate) fn through_stages(parts: Vec<Part>, stages: Vec<Stage>, framing: Framing) -> Box<Stages> {
         Stages::of_parts(Parts::new(parts), stages, extent_of(framing))
+    }
+
+    /// The same for a stored body, which `source` gives out.
+    pub(crate) fn stages_of_stored(&mut self, framing: Framing, source: Stage) -> (Option<Box<Stages>>, Framing) {
+        let (mut stages, mut behind) = (Vec::new(), framing);
+        if self.progress.route.is_some_and(|route| route.chain.has_response_bodies()) {
+            (stages, behind) = self.begin_response_body((framing, ResponseSource::Endpoint), None);
+        }
+        if matches!(framing, Framing::None | Framing::Length(0)) {
+            return (None, behind);
+        }
+        stages.insert(0, source);
+        (Stages::new(stages, extent_of(behind), false), behind)
     }
 
     /// What holds a tunnel to its rates: the bytes to the endpoint, and those to the client.

@@ -118,6 +118,16 @@ metrics! {
     PeersResyncs = Counter "equipoise_peers_resyncs_total" [];
     /// Connections to the port of peers that were refused.
     PeersRefused = Counter "equipoise_peers_refused_total" [];
+    /// Bytes that a cache of `caches` holds, those of responses on their way included.
+    CacheBytes = Gauge "equipoise_cache_bytes" ["cache"];
+    /// Responses that a cache holds.
+    CacheEntries = Gauge "equipoise_cache_entries" ["cache"];
+    /// Responses that made room for others in a cache.
+    CacheEvictions = Counter "equipoise_cache_evictions_total" ["cache"];
+    /// Responses of a cache that were purged.
+    CachePurges = Counter "equipoise_cache_purged_total" ["cache"];
+    /// Requests by a cache: `hit` if it has answered, fresh or stale, `miss` if an endpoint was asked.
+    CacheRequests = Counter "equipoise_cache_requests_total" ["cache", "result"];
     /// Events of filters, by route, filter and event, such as requests that `rate_limit` has limited.
     FilterEvents = Counter "equipoise_filter_events_total" ["route", "filter", "event"];
     /// Requests for which a cluster was chosen, by class of status.

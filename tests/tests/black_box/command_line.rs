@@ -267,6 +267,7 @@ fn the_pages_of_the_reference_are_those_of_this_program() {
 /// Every file in `examples/` that runs by itself; `tidy` holds that none is left out.
 const EXAMPLES: &[&str] = &[
     "access-log.yaml",
+    "cache.yaml",
     "discovery.yaml",
     "edge.yaml",
     "files.yaml",

@@ -18,6 +18,7 @@ mod body_limit;
 mod breakers;
 mod buffer;
 mod buffer_spool;
+mod cache;
 mod canary;
 mod checking;
 mod client_credentials;

@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 /// Names of the product's filters. Their settings are looked at where they are known: by `equipoise check`.
-const NAMES: [&str; 44] = [
+const NAMES: [&str; 45] = [
     "follow_redirects",
     "files",
     "forward_auth",
@@ -57,6 +57,7 @@ const NAMES: [&str; 44] = [
     "replace_body",
     "rewrite_header",
     "buffer",
+    "cache",
     "maintenance",
     "response_limit",
     "server_timing",

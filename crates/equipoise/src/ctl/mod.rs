@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::client::{Answered, Asked, Client, Unanswered, encoded};
 use crate::ending::Ending;
 use map::Map;
-use options::{Action, CanaryEnd, Command, Config, Ctl, Dry, Endpoint, TableAction, Tag, Try};
+use options::{Action, CacheAction, CanaryEnd, Command, Config, Ctl, Dry, Endpoint, TableAction, Tag, Try};
 
 /// Runs the command.
 pub(crate) fn run(options: &Ctl) -> Ending {
@@ -142,6 +142,7 @@ fn asked(command: &Command) -> Result<Asked, String> {
         }
         Command::Peers => get("/api/peers"),
         Command::Table { action } => table_asked(action.as_ref()),
+        Command::Cache { action } => cache_asked(action.as_ref()),
         Command::Map(map) => map_asked(map),
         Command::Config(config) => config_asked(config)?,
         Command::Endpoint(endpoint) => endpoint_asked(endpoint),
@@ -221,6 +222,15 @@ fn table_asked(action: Option<&TableAction>) -> Asked {
             bare("DELETE", &format!("/api/tables/{}/entries", encoded(table)), None)
         }
     }
+}
+
+fn cache_asked(action: Option<&CacheAction>) -> Asked {
+    let Some(CacheAction::Purge { cache, url, prefix, tag, soft, .. }) = action else { return get("/api/caches") };
+    let given = [("url", url), ("prefix", prefix), ("tag", tag)];
+    let given = given.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", encoded(value.as_ref()?))));
+    let query: Vec<_> = given.chain(soft.then(|| "soft=true".to_owned())).collect();
+    let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
+    bare("DELETE", &format!("/api/caches/{}/entries{query}", encoded(cache)), None)
 }
 
 fn get(path: impl Into<String>) -> Asked {
@@ -316,6 +326,9 @@ mod tests {
             ("table set a k/1 errors=0 marks=7", "PUT /api/tables/a/entries/k%2F1 {\"errors\":0,\"marks\":7}"),
             ("table clear a", "DELETE /api/tables/a/entries"),
             ("table clear a k", "DELETE /api/tables/a/entries/k"),
+            ("cache", "GET /api/caches"),
+            ("cache purge a --all", "DELETE /api/caches/a/entries"),
+            ("cache purge a --tag t/1 --soft", "DELETE /api/caches/a/entries?tag=t%2F1&soft=true"),
             ("log warn", "PUT /api/log {\"level\":\"warn\"}"),
             ("endpoints a", "GET /api/clusters/a/endpoints"),
             ("endpoint drain a unix:/x", "PUT /api/clusters/a/endpoints/unix%3A%2Fx/state {\"state\":\"drain\"}"),
@@ -337,6 +350,8 @@ mod tests {
             "config get a",
             "rollback x",
             "table set a k errors",
+            "cache purge a",
+            "cache purge a --all --tag t",
             "--admin x status",
         ] {
             let line = format!("equipoise ctl {bad}");

@@ -146,12 +146,48 @@ pub(crate) enum Command {
         #[command(subcommand)]
         action: Option<TableAction>,
     },
+    /// Show and purge caches
+    #[command(
+        after_help = "Examples:\n  equipoise ctl cache\n  equipoise ctl cache purge pages --url https://shop.example/a\n  equipoise ctl cache purge pages --prefix https://shop.example/img/ --soft\n  equipoise ctl cache purge pages --tag product-42\n  equipoise ctl cache purge pages --all"
+    )]
+    Cache {
+        /// What to do; without it, list the caches
+        #[command(subcommand)]
+        action: Option<CacheAction>,
+    },
     /// Show or set the level of the program's own log
     #[command(after_help = "Examples:\n  equipoise ctl log\n  equipoise ctl log warn")]
     Log {
         /// The new level
         #[arg(value_enum)]
         level: Option<Level>,
+    },
+}
+
+/// What is done with a cache.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum CacheAction {
+    /// Purge responses
+    #[command(group = clap::ArgGroup::new("what").required(true))]
+    Purge {
+        /// The cache
+        #[arg(value_name = "CACHE")]
+        cache: String,
+        /// A URL, with all its variants
+        #[arg(long, value_name = "URL", group = "what")]
+        url: Option<String>,
+        /// All URLs that begin so
+        #[arg(long, value_name = "URL", group = "what")]
+        prefix: Option<String>,
+        /// All responses that have this tag
+        #[arg(long, value_name = "TAG", group = "what")]
+        tag: Option<String>,
+        /// All responses
+        #[arg(long, group = "what")]
+        all: bool,
+        /// Keep them, and validate them before they are served again
+        #[arg(long)]
+        soft: bool,
     },
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use super::map::Map;
-use super::options::{CanaryEnd, Command, Config, TableAction};
+use super::options::{CacheAction, CanaryEnd, Command, Config, TableAction};
 use crate::escape;
 
 /// Returns the answer to a command.
@@ -26,6 +26,10 @@ pub(super) fn render(command: &Command, told: &Value) -> String {
         Command::Connections { .. } => connections(told),
         Command::Peers => peers(told),
         Command::Table { action } => tables(action.as_ref(), told),
+        Command::Cache { action: None } => caches(told),
+        Command::Cache { action: Some(CacheAction::Purge { .. }) } => {
+            format!("{} responses purged\n", text(&told["purged"]))
+        }
         Command::Upgrade => format!("process {} has taken over\n", text(&told["successor"])),
         Command::End { connection } => format!("connection {connection} closed\n"),
         _ => done(told),
@@ -226,6 +230,16 @@ fn tables(action: Option<&TableAction>, told: &Value) -> String {
         Some(TableAction::Get { .. } | TableAction::Set { .. }) => entries(&[told]),
         Some(TableAction::Clear { .. }) => format!("{} entries cleared\n", text(&told["cleared"])),
     }
+}
+
+fn caches(told: &Value) -> String {
+    let keys = ["name", "entries", "bytes", "memory", "hits", "misses", "evictions", "purged"];
+    let row = |one: &Value| keys.map(|key| text(&one[key])).to_vec();
+    let rows: Vec<_> = list(&told["caches"]).map(row).collect();
+    if rows.is_empty() {
+        return "there are no caches\n".to_owned();
+    }
+    table(&["NAME", "ENTRIES", "BYTES", "MAX", "HITS", "MISSES", "EVICTED", "PURGED"], &rows)
 }
 
 fn entries(rows: &[&Value]) -> String {

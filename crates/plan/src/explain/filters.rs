@@ -51,7 +51,7 @@ pub(super) fn apply(
         let answers = match flow {
             Flow::Respond(local) => Some(local.status),
             Flow::Stream(streamed) => Some(streamed.status),
-            Flow::Continue | Flow::Close | Flow::Need(_) => None,
+            Flow::Continue | Flow::Stored(_) | Flow::Close | Flow::Need(_) => None,
         };
         told.push(FilterExplanation {
             name: used.name.clone(),

@@ -57,6 +57,7 @@ pub(super) enum TextFact {
     Id,
     User,
     LimitStatus,
+    CacheStatus,
     ServerName,
     TlsVersion,
     TlsCipher,
@@ -208,6 +209,7 @@ pub const ATTRIBUTES: &[Attribute] = &[
         "Name of the user that a filter has verified, such as `basic_auth`.",
     ).named("user"),
     text("request.limit_status", TextFact::LimitStatus, Scope::Request, "What earlier limits did with the request: `passed`, `delayed`, `marked` (beyond a limit with `over: mark`), or nothing without any.").named("limit_status"),
+    text("request.cache_status", TextFact::CacheStatus, Scope::Request, "What a cache did with the request: `hit`, `miss`, `expired`, `revalidated`, `stale`, `bypass`, or nothing without any.").named("cache_status"),
     table(
         "request.headers",
         Table::RequestHeaders,

@@ -37,6 +37,7 @@ fn single_text<'a>(fact: TextFact, of: &Subject<'a>) -> Option<&'a [u8]> {
         TextFact::Id => Some(facts.request_id.as_bytes()).filter(|id| !id.is_empty()),
         TextFact::User => of.user(),
         TextFact::LimitStatus => of.limit_status(),
+        TextFact::CacheStatus => of.cache_status(),
         TextFact::ServerName => tls(|tls| tls.server_name.as_deref()),
         TextFact::TlsVersion => tls(|tls| Some(tls.version)),
         TextFact::TlsCipher => tls(|tls| Some(tls.cipher)),

@@ -113,7 +113,13 @@ impl<'a> Subject<'a> {
 
     /// Returns how many redirects of endpoints were followed.
     pub(super) fn redirects(&self) -> u8 {
-        self.notes.map_or(0, |notes| notes.redirects)
+        self.notes.map_or(0, |notes| notes.redirects())
+    }
+
+    /// Returns what a cache did with the request.
+    pub(super) fn cache_status(&self) -> Option<&'a [u8]> {
+        let status = self.notes?.cache_status().as_str();
+        (!status.is_empty()).then_some(status.as_bytes())
     }
 
     /// Returns the user that a filter has verified.

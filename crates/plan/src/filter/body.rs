@@ -57,6 +57,8 @@ pub type MakeStage = Box<dyn Fn() -> Stage>;
 /// The order of stages, in the direction in which the body moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
+    /// It is kept as the sender has sent it.
+    Received,
     /// What the sender has coded is decoded.
     Decode,
     /// The plain body is looked at.

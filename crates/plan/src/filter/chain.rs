@@ -12,6 +12,7 @@ use super::{
     Answers, Compiling, Extent, Flow, Found, Guarded, GuardedResponse, MakeStage, RequestBodyStep, RequestStep,
     ResponseBodyStep, ResponseStep, ResponseView, Stage, Turn, compile_one,
 };
+use crate::cache::CacheStore;
 use crate::expression::Tables;
 use crate::jose::KeySource;
 use crate::limit::{LimitName, LimitState};
@@ -52,7 +53,20 @@ impl Chain {
     pub(crate) fn compile_with(
         uses: &[FilterUse],
         before: Option<&Self>,
+        beside: (&[Arc<Table>], Maps<'_>),
+    ) -> Result<Self, Vec<Issue>> {
+        Self::compile_among(uses, before, beside, &[])
+    }
+
+    /// The same where they may use these caches, too.
+    ///
+    /// # Errors
+    /// As [`Self::compile_with`].
+    pub(crate) fn compile_among(
+        uses: &[FilterUse],
+        before: Option<&Self>,
         (tables, maps): (&[Arc<Table>], Maps<'_>),
+        caches: &[Arc<CacheStore>],
     ) -> Result<Self, Vec<Issue>> {
         let (mut request, mut issues) = (Vec::new(), Vec::new());
         let mut response: Vec<Box<dyn ResponseStep>> = Vec::new();
@@ -60,7 +74,7 @@ impl Chain {
         let mut response_bodies: Vec<Box<dyn ResponseBodyStep>> = Vec::new();
         let (mut guarded, mut guarded_response) = (Vec::new(), Vec::new());
         let before = before.map_or(&[][..], |chain| &chain.holdings.kept);
-        let mut compiling = Compiling::after(before).among(uses).beside(tables).with_maps(maps);
+        let mut compiling = Compiling::after(before).among(uses).beside(tables).with_maps(maps).with_caches(caches);
         for (place, used) in uses.iter().enumerate() {
             match compile_one((place, used), &mut compiling) {
                 Ok(steps) => {
@@ -128,12 +142,20 @@ impl Chain {
 
     /// For compiling its filters once more, with the very state that they keep.
     pub(crate) fn compiling_again(&self) -> Compiling<'_> {
-        Compiling::after(&self.holdings.kept).beside(&self.holdings.tables).with_maps(Maps::Known(&self.holdings.maps))
+        Compiling::after(&self.holdings.kept)
+            .beside(&self.holdings.tables)
+            .with_maps(Maps::Known(&self.holdings.maps))
+            .with_caches(&self.holdings.caches)
     }
 
     /// Whether the tables that its filters use are the very same as those of their names in a list.
     pub(crate) fn has_tables(&self, tables: &[Arc<Table>]) -> bool {
         Tables::Known(tables).have(&self.holdings.tables)
+    }
+
+    /// Whether the caches that its filters use are the very same as those of their names in a list.
+    pub(crate) fn has_caches(&self, caches: &[Arc<CacheStore>]) -> bool {
+        self.holdings.caches.iter().all(|used| caches.iter().any(|known| Arc::ptr_eq(known, used)))
     }
 
     /// Runs the request steps until one answers, closes or needs something.

@@ -9,6 +9,7 @@ use model::{Issue, Name};
 
 use super::events::{Counted, EventCounter};
 use super::need::CalledCluster;
+use crate::cache::CacheStore;
 use crate::expression::{Amount, Condition, Names, Scope, Tables, Used, Value};
 use crate::keyed;
 use crate::limit::{LimitName, LimitState};
@@ -38,6 +39,8 @@ pub(super) struct Holdings {
     pub tables: Box<[Arc<Table>]>,
     /// Maps that its expressions use.
     pub maps: Vec<Arc<MapPlan>>,
+    /// The caches that its filters use.
+    pub caches: Box<[Arc<CacheStore>]>,
 }
 
 /// One chain while it is compiled.
@@ -60,6 +63,8 @@ pub struct Compiling<'a> {
     tables: Option<&'a [Arc<Table>]>,
     /// Those that are used.
     used: Vec<Arc<Table>>,
+    /// All caches, and those that are used; `None`: they are not known, as where settings are only checked.
+    caches: (Option<&'a [Arc<CacheStore>]>, Vec<Arc<CacheStore>>),
 }
 
 /// A cluster that a filter calls.
@@ -98,7 +103,39 @@ impl<'a> Compiling<'a> {
     pub(super) fn after(before: &'a [Kept]) -> Self {
         let (kept, called, counted, used) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (taken, settings, maps) = (Vec::new(), (Vec::new(), 0), (Maps::Unknown, Vec::new()));
-        Self { before, taken, settings, maps, kept, notes: 0, called, counted, filter: (0, ""), tables: None, used }
+        let caches = (None, Vec::new());
+        Self {
+            before,
+            taken,
+            settings,
+            maps,
+            kept,
+            notes: 0,
+            called,
+            counted,
+            filter: (0, ""),
+            tables: None,
+            used,
+            caches,
+        }
+    }
+
+    /// Says which caches there are.
+    pub(super) fn with_caches(self, caches: &'a [Arc<CacheStore>]) -> Self {
+        Self { caches: (Some(caches), self.caches.1), ..self }
+    }
+
+    /// Returns the cache of this name. `None`: caches are not known, because settings are only checked.
+    ///
+    /// # Errors
+    /// There is none of this name, but those of these.
+    pub(super) fn known_cache(&mut self, name: &str) -> Result<Option<Arc<CacheStore>>, Vec<String>> {
+        let Some(caches) = self.caches.0 else { return Ok(None) };
+        let Some(cache) = caches.iter().find(|cache| cache.settings().name.as_str() == name) else {
+            return Err(caches.iter().map(|cache| cache.settings().name.to_string()).collect());
+        };
+        self.caches.1.push(Arc::clone(cache));
+        Ok(Some(Arc::clone(cache)))
     }
 
     /// Says which maps expressions may use.
@@ -243,6 +280,7 @@ impl<'a> Compiling<'a> {
             counted: self.counted.into(),
             tables: self.used.into(),
             maps: self.maps.1,
+            caches: self.caches.1.into(),
         }
     }
 }

@@ -26,6 +26,8 @@ mod basic_auth;
 pub mod body;
 mod body_limit;
 mod buffer;
+mod cache;
+mod cached;
 mod chain;
 mod challenge;
 mod changes;
@@ -115,10 +117,13 @@ use model::filter::{FilterSpec, FilterUse};
 use model::{Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
+use crate::cache::Served;
+
 pub use bandwidth_limit::pace_of_connection;
 pub use body::{
     BadBody, Coded, Coder, Extent, MakeStage, Pace, Rank, RequestBodyStep, ResponseBodyStep, Stage, Tap, Turning,
 };
+pub use cached::Refresh;
 pub use chain::Chain;
 pub use compiling::Compiling;
 pub use ended::{AtEnd, Ended};
@@ -127,8 +132,10 @@ pub use file_ask::{DirectoryEntry, FileAsk, FileFound, FileRoot, OpenedFile, Sym
 pub use guarded::{Guarded, GuardedResponse, Noted};
 pub use hold::{Hold, HoldCounts, Spool, Usage};
 pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
-pub use need::{Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreLogin, TooLong, Work};
-pub use notes::{LimitStatus, Note, Notes};
+pub use need::{
+    Awaited, Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreLogin, TooLong, Work,
+};
+pub use notes::{CacheStatus, LimitStatus, Note, Notes};
 pub use redirected::{Followed, Redirected};
 pub use settings::Settings;
 pub use streamed::{Content, Part, StreamedResponse};
@@ -178,6 +185,7 @@ pub const FILTERS: &[FilterEntry] = &[
     mirror::ENTRY,
     buffer::ENTRY,
     files::ENTRY,
+    cache::ENTRY,
     maintenance::ENTRY,
     response_limit::ENTRY,
     timings::ENTRY,
@@ -328,6 +336,8 @@ pub enum Flow {
     Respond(Box<LocalResponse>),
     /// With this answer, whose body is read while it is sent.
     Stream(Box<StreamedResponse>),
+    /// With this stored response, through the response steps.
+    Stored(Box<Served>),
     /// Not at all: the connection, or the stream, is closed without an answer.
     Close,
     /// Once this is there, which a step does not wait for itself; see [`Chain::resume`].

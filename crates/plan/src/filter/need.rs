@@ -8,6 +8,7 @@ use model::{Fault, RequestHead, ResponseHead};
 
 use super::redirected::Redirected;
 use super::{FileAsk, FileFound, Hold};
+use crate::cache::Flight;
 
 /// What a step needs before it goes on. A step never waits itself: it says what it needs, and its `resume` is called with the
 /// [`Found`] of the same kind. An exchange may have [`Need::PER_EXCHANGE_MAX`] of them.
@@ -38,7 +39,27 @@ pub enum Need {
     Store(Box<StoreAsk>),
     /// A file, or a directory.
     File(Box<FileAsk>),
+    /// That another exchange has fetched what this one wants, or a moment has come. What is found is [`Found::Now`].
+    Flight(Box<Awaited>),
 }
+
+/// A fetch of another exchange, and how long it is waited for.
+#[derive(Clone, Debug)]
+pub struct Awaited {
+    /// The fetch.
+    pub flight: Arc<Flight>,
+    /// When the wait ends at the latest.
+    pub until: Instant,
+}
+
+/// Two are equal if they are the same.
+impl PartialEq for Awaited {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.flight, &other.flight)
+    }
+}
+
+impl Eq for Awaited {}
 
 impl Need {
     /// Needs of one exchange, over all its steps. One more is a fault: a step that always needs something never ends.

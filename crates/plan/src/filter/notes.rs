@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use model::RequestHead;
+
+use super::cached::{Cached, Refresh};
 use super::changes::FieldChanges;
 use super::ended::{AtEnd, Ended, Pending};
 use super::mirror::Mirror;
@@ -46,6 +49,56 @@ impl LimitStatus {
     }
 }
 
+/// What a cache has done with a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheStatus {
+    /// It has met no cache.
+    #[default]
+    None,
+    /// It was answered by a fresh response.
+    Hit,
+    /// There was no response for it.
+    Miss,
+    /// There was one that was no longer fresh, and another came in its place.
+    Expired,
+    /// There was one that was no longer fresh, and the endpoint has confirmed it.
+    Revalidated,
+    /// It was answered by a response that is no longer fresh.
+    Stale,
+    /// The cache was not asked.
+    Bypass,
+}
+
+impl CacheStatus {
+    /// Returns its name: `hit`, `miss`, `expired`, `revalidated`, `stale`, `bypass`, or nothing.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+            Self::Expired => "expired",
+            Self::Revalidated => "revalidated",
+            Self::Stale => "stale",
+            Self::Bypass => "bypass",
+        }
+    }
+}
+
+/// All are forgotten by one write.
+#[derive(Clone, Copy, Debug, Default)]
+struct Statuses {
+    limit: LimitStatus,
+    cache: CacheStatus,
+    /// Redirects of endpoints that were followed.
+    redirects: u8,
+}
+
+/// What a filter leaves for the response.
+enum Left {
+    Changes(Arc<FieldChanges>),
+    Cached(Box<Cached>),
+}
+
 /// The notes of one exchange. They belong to a head in the pool of its worker, so that a worker that is warm allocates nothing.
 #[derive(Default)]
 pub struct Notes {
@@ -59,11 +112,9 @@ pub struct Notes {
     has_user: bool,
     claims: Option<Arc<Claims>>,
     numbered: Vec<Note>,
-    /// Changes of the response by the numbers of their notes.
-    left: Vec<(usize, Arc<FieldChanges>)>,
-    limit: LimitStatus,
-    /// Redirects of endpoints that were followed.
-    pub redirects: u8,
+    /// What is left for the response, by the numbers of its notes.
+    left: Vec<(usize, Left)>,
+    statuses: Statuses,
     pending: Pending,
 }
 
@@ -72,7 +123,7 @@ impl Notes {
     #[inline]
     pub fn clear(&mut self) {
         self.end(&Ended::default());
-        (self.limit, self.redirects) = (LimitStatus::None, 0);
+        self.statuses = Statuses::default();
         self.body_max = None;
         self.mirrors.clear();
         self.cookies.clear();
@@ -86,9 +137,9 @@ impl Notes {
     /// cookies for the client and the number of redirects stay.
     pub fn leave_route(&mut self) {
         let (pending, cookies) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.cookies));
-        let (limit, redirects) = (self.limit, self.redirects);
+        let statuses = Statuses { cache: CacheStatus::None, ..self.statuses };
         self.clear();
-        (self.pending, self.cookies, self.limit, self.redirects) = (pending, cookies, limit, redirects);
+        (self.pending, self.cookies, self.statuses) = (pending, cookies, statuses);
     }
 
     /// Notes the user that a filter has verified; any bytes.
@@ -135,13 +186,83 @@ impl Notes {
     /// Notes what a limit has done with the request, unless one before it has done more.
     #[inline]
     pub fn raise_limit(&mut self, status: LimitStatus) {
-        self.limit = self.limit.max(status);
+        self.statuses.limit = self.statuses.limit.max(status);
     }
 
     /// Returns what limits have done with the request.
     #[inline]
     pub fn limit_status(&self) -> LimitStatus {
-        self.limit
+        self.statuses.limit
+    }
+
+    /// Returns how many redirects of endpoints were followed.
+    #[inline]
+    pub fn redirects(&self) -> u8 {
+        self.statuses.redirects
+    }
+
+    /// Notes that one more was followed.
+    pub fn count_redirect(&mut self) {
+        self.statuses.redirects = self.statuses.redirects.saturating_add(1);
+    }
+
+    /// Notes what a cache has done with the request.
+    pub fn set_cache_status(&mut self, status: CacheStatus) {
+        self.statuses.cache = status;
+    }
+
+    /// Returns what a cache has done with the request.
+    #[inline]
+    pub fn cache_status(&self) -> CacheStatus {
+        self.statuses.cache
+    }
+
+    /// Returns what the cache of this number has left.
+    pub(super) fn cached(&mut self, number: usize) -> Option<&mut Cached> {
+        self.left.iter_mut().find_map(|(left, what)| match what {
+            Left::Cached(cached) if *left == number => Some(&mut **cached),
+            _ => None,
+        })
+    }
+
+    /// The same, made if there is none. `None`: another cache has the exchange.
+    pub(super) fn begin_cached(&mut self, number: usize) -> Option<&mut Cached> {
+        let other = self.left.iter().find(|(_, what)| matches!(what, Left::Cached(_)));
+        match other.map(|(left, _)| *left) {
+            Some(left) if left != number => return None,
+            Some(_) => {}
+            None => self.left.push((number, Left::Cached(Box::default()))),
+        }
+        self.cached(number)
+    }
+
+    /// Takes the request that fetches a stale response again, if there is one: it is sent beside the exchange.
+    pub fn take_refresh(&mut self) -> Option<Refresh> {
+        self.left.iter_mut().find_map(|(_, what)| match what {
+            Left::Cached(cached) => cached.refresh.take(),
+            Left::Changes(_) => None,
+        })
+    }
+
+    /// Has the response of this exchange refresh a cache.
+    pub fn begin_refresh(&mut self, refresh: Refresh) -> RequestHead {
+        let Refresh { head, number, fetch } = refresh;
+        if let Some(cached) = self.begin_cached(number) {
+            cached.fetch = Some(fetch);
+        }
+        head
+    }
+
+    /// Says that the response is not to be stored: it may not be whole, or follows from more than the request's head.
+    #[cold]
+    pub fn store_nothing(&mut self) {
+        for (_, what) in &mut self.left {
+            if let Left::Cached(cached) = what
+                && let Some(fetch) = &mut cached.fetch
+            {
+                fetch.store_nothing();
+            }
+        }
     }
 
     /// Returns the note of this number.
@@ -159,12 +280,15 @@ impl Notes {
 
     /// Leaves changes of the response under this number, which [`super::Compiling::note`] gave.
     pub(super) fn leave(&mut self, number: usize, changes: Arc<FieldChanges>) {
-        self.left.push((number, changes));
+        self.left.push((number, Left::Changes(changes)));
     }
 
     /// Returns the changes that were left last under this number.
     pub(super) fn left(&self, number: usize) -> Option<&FieldChanges> {
-        self.left.iter().rev().find(|(left, _)| *left == number).map(|(_, changes)| &**changes)
+        self.left.iter().rev().find_map(|(left, what)| match what {
+            Left::Changes(changes) if *left == number => Some(&**changes),
+            _ => None,
+        })
     }
 
     /// Returns the yes or no under this number, if there is one.
@@ -178,9 +302,13 @@ impl Notes {
 
 impl fmt::Debug for Notes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { body_max, numbered, limit, .. } = self;
+        let Self { body_max, numbered, statuses, .. } = self;
         let mut shown = f.debug_struct("Notes");
-        shown.field("body_max", body_max).field("user", &self.user()).field("numbered", numbered).field("limit", limit);
+        shown
+            .field("body_max", body_max)
+            .field("user", &self.user())
+            .field("numbered", numbered)
+            .field("statuses", statuses);
         shown.finish_non_exhaustive()
     }
 }

@@ -249,7 +249,7 @@ fn every_variable_is_written() {
     notes.set_claims(Claims::from_json(claims.to_string().as_bytes()).unwrap().into());
     notes.set_user(b"ann");
     notes.raise_limit(LimitStatus::Delayed);
-    notes.redirects = 2;
+    (0..2).for_each(|_| notes.count_redirect());
     let values = Values::of_response(&reply, &world.view(&head), &facts).with_notes(&notes);
     let mut told = String::new();
     for (text, expected) in [

@@ -13,6 +13,7 @@ use model::{Issue, LocalResponse, Name};
 
 use crate::agents::AgentList;
 use crate::by_name::ByName;
+use crate::cache::CacheStore;
 use crate::cluster::ClusterPlan;
 use crate::cluster::own_tlvs::OwnTlvs;
 use crate::cluster::subset::{self, SubsetPlan};
@@ -23,7 +24,7 @@ use crate::health::expectation;
 use crate::limit::PerAddress;
 use crate::map::{MapPlan, Maps};
 use crate::plan::listeners::listener_plan;
-use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots, tables};
+use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots, caches, tables};
 use crate::route::choice::ClusterChoice;
 use crate::route::conditions::Conditions;
 use crate::route::redirect::RedirectPlan;
@@ -45,12 +46,12 @@ pub fn compile(snapshot: Arc<Snapshot>, previous: Option<&Plan>, generation: u64
     let routes = compiler.routes();
     let listeners = compiler.listeners(&routes);
     let log_conditions = compiler.log_conditions();
-    let Compiler { clusters, tables, maps, issues, .. } = compiler;
+    let Compiler { clusters, tables, caches, maps, issues, .. } = compiler;
     if !issues.is_empty() {
         return Err(issues);
     }
     let slots = Slots::of(&clusters);
-    Ok(Plan { generation, snapshot, listeners, clusters, routes, tables, slots, maps, log_conditions })
+    Ok(Plan { generation, snapshot, listeners, clusters, routes, tables, caches, slots, maps, log_conditions })
 }
 
 struct Compiler<'a> {
@@ -58,6 +59,7 @@ struct Compiler<'a> {
     previous: Option<&'a Plan>,
     clusters: Vec<Arc<ClusterPlan>>,
     tables: Vec<Arc<Table>>,
+    caches: Vec<Arc<CacheStore>>,
     maps: Vec<Arc<MapPlan>>,
     /// Routes of the plan before whose filters keep state.
     keepers: Vec<&'a Arc<RoutePlan>>,
@@ -93,7 +95,8 @@ impl<'a> Compiler<'a> {
         let routes = previous.iter().flat_map(|plan| &plan.routes);
         let keepers = routes.filter(|route| route.chain.keeps_state()).collect();
         let tables = tables::compile(snapshot, previous, &mut issues);
-        Self { snapshot, previous, clusters, tables, maps: Vec::new(), keepers, by_name, issues }
+        let caches = caches::compile(snapshot, previous);
+        Self { snapshot, previous, clusters, tables, caches, maps: Vec::new(), keepers, by_name, issues }
     }
 
     fn compile_maps(&mut self) {
@@ -179,14 +182,16 @@ impl<'a> Compiler<'a> {
         let is_keeper = |plan: &&Arc<RoutePlan>| keeper.is_some_and(|keeper| Arc::ptr_eq(keeper, plan));
         let old = old.filter(|old| !old.chain.keeps_state() || is_keeper(old)).or(keeper);
         let is_same = |old: &&Arc<RoutePlan>| {
-            let is_known = old.chain.has_tables(&self.tables) && self.maps().have(old.chain.maps());
+            let is_known = old.chain.has_tables(&self.tables)
+                && old.chain.has_caches(&self.caches)
+                && self.maps().have(old.chain.maps());
             old.route.filters == route.filters && is_known
         };
         if let Some(same) = old.filter(is_same) {
             return Some(same.chain.clone());
         }
         let beside = (&*self.tables, self.maps());
-        let compiled = Chain::compile_with(&route.filters, keeper.map(|keeper| &*keeper.chain), beside);
+        let compiled = Chain::compile_among(&route.filters, keeper.map(|keeper| &*keeper.chain), beside, &self.caches);
         self.take(compiled, || format!("routes/{index}/filters")).map(Arc::new)
     }
 

@@ -1,5 +1,6 @@
 //! The plan itself: what workers hold.
 
+mod caches;
 pub(crate) mod compile;
 mod effect;
 mod listeners;
@@ -14,6 +15,7 @@ use model::snapshot::{Listener, Snapshot};
 
 use crate::addresses::AddressTable;
 use crate::agents::AgentList;
+use crate::cache::CacheStore;
 use crate::cluster::ClusterPlan;
 use crate::cluster::state::{ClusterState, ListenerState};
 use crate::expression::Condition;
@@ -41,6 +43,8 @@ pub struct Plan {
     pub routes: Vec<Arc<RoutePlan>>,
     /// Tables of counters, in the order of the snapshot.
     pub tables: Vec<Arc<Table>>,
+    /// In the order of the file.
+    pub caches: Vec<Arc<CacheStore>>,
     /// Where clusters are found by the slots of their states.
     pub slots: Slots,
     /// In the order of the snapshot.
@@ -80,6 +84,11 @@ impl Plan {
     /// Returns the cluster of this name.
     pub fn cluster(&self, name: &str) -> Option<&Arc<ClusterPlan>> {
         self.clusters.iter().find(|plan| plan.cluster.name.as_str() == name)
+    }
+
+    /// Returns the cache of this name.
+    pub fn cache(&self, name: &str) -> Option<&Arc<CacheStore>> {
+        self.caches.iter().find(|cache| cache.settings().name.as_str() == name)
     }
 
     /// Returns the table of this name.

@@ -9,7 +9,7 @@ use crate::persistence::since_1970;
 use crate::worker::Incoming;
 
 impl Exchange<'_> {
-    pub(super) fn filter_request(&mut self, route: &RoutePlan, place: &mut usize) -> Flow {
+    pub(crate) fn filter_request(&mut self, route: &RoutePlan, place: &mut usize) -> Flow {
         self.in_turn(|head, _, turn| route.chain.on_request_from(place, head, turn))
     }
 
@@ -20,8 +20,8 @@ impl Exchange<'_> {
             Flow::Continue => Ok(None),
             Flow::Respond(local) => Ok(Some(*local)),
             Flow::Close => Err(Fault::ClosedByFilter),
-            // What is streamed is sent before.
-            Flow::Need(_) | Flow::Stream(_) => Err(Fault::VerificationFull),
+            // What is streamed or stored is sent before.
+            Flow::Need(_) | Flow::Stream(_) | Flow::Stored(_) => Err(Fault::VerificationFull),
         }
     }
 

@@ -127,7 +127,11 @@ impl<'p> Exchange<'p> {
             let mut flow = self.filter_request(route, &mut place);
             if let Flow::Need(need) = flow {
                 // Boxed: it is rare, and its state would make every exchange larger.
-                flow = Box::pin(self.meet_needs(route, place, need)).await?;
+                flow = Box::pin(self.meet_needs(route, &mut place, need)).await?;
+            }
+            if let Flow::Stored(served) = flow {
+                // Boxed: it is rare, and its state would make every exchange larger.
+                return Box::pin(self.give_stored(route, place, served)).await;
             }
             if let Flow::Stream(streamed) = flow {
                 // Boxed: it is rare, and its state would make every exchange larger.
@@ -222,6 +226,16 @@ impl<'p> Exchange<'p> {
             let bound = route.timeout.map(|timeout| self.progress.begun + timeout);
             let bound = self.grpc.as_ref().map_or(bound, |grpc| grpc.bound(bound));
             self.connection.watch.set_bound(bound);
+        }
+    }
+
+    /// The cluster of the route, if it has any.
+    pub(crate) fn cluster_of(&self, route: &'p RoutePlan) -> Option<&'p Arc<ClusterPlan>> {
+        match &route.action {
+            ActionPlan::Cluster(cluster) => Some(cluster),
+            ActionPlan::Weighted(clusters) => Some(self.choose_cluster(clusters)),
+            ActionPlan::Choice(clusters) => self.named_cluster(clusters).ok(),
+            ActionPlan::Respond(_) | ActionPlan::Redirect(_) => None,
         }
     }
 

@@ -23,7 +23,7 @@ impl<'p> Exchange<'p> {
     pub(crate) fn follow(&mut self, to: &Redirected) -> bool {
         // What stages have made of a body was for the endpoint of one route.
         let is_coded = self.replay.body.as_ref().is_some_and(|kept| kept.is_coded);
-        let may_go_on = self.incoming.notes.redirects < to.max && self.is_replayable() && !is_coded;
+        let may_go_on = self.incoming.notes.redirects() < to.max && self.is_replayable() && !is_coded;
         if !may_go_on || self.wants_upgrade() || self.connection.io.is_memory() || self.progress.is_interim_cut {
             return false;
         }
@@ -46,7 +46,7 @@ impl<'p> Exchange<'p> {
         }
         // Nothing of the one before is asked for any more.
         self.progress.route = Some(route);
-        self.incoming.notes.redirects += 1;
+        self.incoming.notes.count_redirect();
         to.followed.note();
         true
     }

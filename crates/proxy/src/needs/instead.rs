@@ -4,10 +4,13 @@ use model::{Fault, LocalResponse};
 use plan::RoutePlan;
 use plan::filter::{Answers, Flow, Need, ResponseSource, TooLong};
 
+use wire::http1::Framing;
+
 use super::Met;
 use crate::answer;
 use crate::exchange::Exchange;
 use crate::grpc;
+use crate::respond::Instead;
 
 impl<'p> Exchange<'p> {
     /// The answer of a filter in the place of one that is made here, because of the fault if there is one. Calls of gRPC keep theirs.
@@ -18,7 +21,7 @@ impl<'p> Exchange<'p> {
         &mut self,
         local: &LocalResponse,
         fault: Option<Fault>,
-    ) -> Result<Option<LocalResponse>, Fault> {
+    ) -> Result<Option<Instead>, Fault> {
         let Some(route) = self.route_that_answers(Answers::Local) else { return Ok(None) };
         answer::fill_head(self, local);
         // Boxed: it is rare, and its state would make every exchange larger.
@@ -35,7 +38,7 @@ impl<'p> Exchange<'p> {
     ///
     /// # Errors
     /// As [`Self::instead_of_local`].
-    pub(crate) async fn instead_of_endpoint(&mut self) -> Result<Option<LocalResponse>, Fault> {
+    pub(crate) async fn instead_of_endpoint(&mut self) -> Result<Option<Instead>, Fault> {
         match self.route_that_answers(Answers::All) {
             Some(route) => self.instead(route, ResponseSource::Endpoint).await,
             None => Ok(None),
@@ -46,7 +49,12 @@ impl<'p> Exchange<'p> {
         self.progress.route.filter(|route| route.chain.answers() >= of && self.grpc.is_none())
     }
 
-    async fn instead(&mut self, route: &RoutePlan, source: ResponseSource) -> Result<Option<LocalResponse>, Fault> {
+    async fn instead(&mut self, route: &RoutePlan, source: ResponseSource) -> Result<Option<Instead>, Fault> {
+        let has_content = !matches!(self.request.framing, Framing::None | Framing::Length(0));
+        if has_content {
+            // The response may follow from more than what a cache knows it by.
+            self.incoming.notes.store_nothing();
+        }
         let mut place = 0;
         let answered =
             self.with_response(source, |head, view, turn| route.chain.answer(&mut place, (head, view), turn));
@@ -55,7 +63,8 @@ impl<'p> Exchange<'p> {
             let need = match flow {
                 Flow::Need(need) => need,
                 Flow::Continue => return Ok(None),
-                Flow::Respond(local) => return Ok(Some(*local)),
+                Flow::Respond(local) => return Ok(Some(Instead::Local(*local))),
+                Flow::Stored(served) => return Ok(Some(Instead::Stored(served))),
                 // No step that answers in the place of a response has one.
                 Flow::Stream(_) => return Ok(None),
                 Flow::Close => return Err(Fault::ClosedByFilter),

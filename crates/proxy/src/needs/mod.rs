@@ -3,8 +3,9 @@
 pub(crate) mod body;
 mod call;
 mod file;
+mod flight;
 mod instead;
-mod mirror;
+pub(crate) mod mirror;
 mod store;
 mod work;
 
@@ -36,13 +37,18 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// It cannot be met, or took too long; the client has gone.
-    pub(crate) async fn meet_needs(&mut self, route: &RoutePlan, mut place: usize, first: Need) -> Result<Flow, Fault> {
+    pub(crate) async fn meet_needs(
+        &mut self,
+        route: &RoutePlan,
+        place: &mut usize,
+        first: Need,
+    ) -> Result<Flow, Fault> {
         let mut need = first;
         for _ in 0..Need::PER_EXCHANGE_MAX {
             let met = self.meet(need).await;
             // Also for a fault: the steps that count it go by the present.
             self.progress.look();
-            match self.resume(route, &mut place, met?) {
+            match self.resume(route, place, met?) {
                 Flow::Need(next) => need = next,
                 flow => return Ok(flow),
             }
@@ -62,6 +68,7 @@ impl Exchange<'_> {
             // Boxed: it is rare, and its state would make every exchange larger.
             Need::Store(ask) => Box::pin(store::spent(*ask, self)).await.map(Met::Store),
             Need::File(ask) => Box::pin(file::found(*ask, self.connection)).await.map(Met::File),
+            Need::Flight(awaited) => flight::over(&awaited, self).await.map(|()| Met::Now),
             Need::Until(moment) => self.wait_until(moment).await.map(|()| Met::Now),
         }
     }

@@ -5,7 +5,8 @@ use std::task::Poll;
 use std::time::Instant;
 
 use model::limits::{BUFFER_BYTES, DISCARD_PATIENCE, DISCARDED_BYTES_MAX};
-use model::{Fault, Known, LocalResponse, ResponseHead, Version};
+use model::{Fault, Known, ResponseHead, Version};
+use plan::cache::Served;
 use plan::filter::ResponseSource;
 use wire::authentication::Bond;
 use wire::http1::{Framing, ResponseParsed};
@@ -15,7 +16,8 @@ use crate::answer;
 use crate::connection::Next;
 use crate::exchange::{Exchange, next_after};
 use crate::relay::{BodyWriter, Pump, PumpFault};
-use crate::respond::{self, Response};
+use crate::respond::{self, Instead, Response};
+use crate::stored;
 use crate::upstream::UpstreamConnection;
 use crate::worker_plan::EndpointLocal;
 
@@ -122,13 +124,17 @@ impl<'p> Conversation<'p> {
         answer::give_head(exchange).await
     }
 
-    /// Sends a page in place of the response that is here.
+    /// Sends a page, or a stored response, in place of the response that is here.
     async fn show_instead(
         &mut self,
         exchange: &mut Exchange<'p>,
         parsed: &ResponseParsed,
-        mut page: LocalResponse,
+        instead: Instead,
     ) -> Result<Next, Fault> {
+        let mut page = match instead {
+            Instead::Local(page) => page,
+            Instead::Stored(served) => return self.give_stored(exchange, parsed, &served).await,
+        };
         page.fields.extend(fields_of(exchange.response(), &[b"set-cookie"]));
         let before = exchange.response().fields.len();
         exchange.keep_session();
@@ -161,6 +167,18 @@ impl<'p> Conversation<'p> {
             }
             Err(fault) => Err(fault),
         }
+    }
+
+    /// Sends a stored response in place of the response that is here.
+    async fn give_stored(
+        &mut self,
+        exchange: &mut Exchange<'p>,
+        parsed: &ResponseParsed,
+        served: &Served,
+    ) -> Result<Next, Fault> {
+        self.discard_response(exchange, parsed).await;
+        self.leave_request(exchange);
+        stored::give(exchange, served).await
     }
 
     /// What is left of the request goes nowhere.

@@ -1,0 +1,151 @@
+//! What a client gets of a stored response.
+
+use std::sync::Arc;
+
+use model::head::reason_phrase;
+use model::{FieldName, Method, RequestHead, ResponseHead, Version};
+
+use super::date;
+use super::entry::Entry;
+use super::range::{self, Asked};
+use super::validate::{if_range_holds, is_not_modified, named};
+
+/// In which form a stored response is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// All of it.
+    Whole,
+    /// The bytes from the first to the last one, both included (206).
+    Part(u64, u64),
+    /// The client has it (304).
+    NotModified,
+    /// The range has no byte of it (416).
+    Unsatisfiable,
+}
+
+/// A stored response as one client gets it.
+#[derive(Clone, Debug)]
+pub struct Served {
+    entry: Arc<Entry>,
+    form: Form,
+    age: u64,
+}
+
+/// Two are equal if they are the same response in the same form.
+impl PartialEq for Served {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.entry, &other.entry) && self.form == other.form
+    }
+}
+
+impl Eq for Served {}
+
+impl Served {
+    /// Answers a request, with its own conditions and range, from a stored response.
+    pub fn new(entry: Arc<Entry>, request: &RequestHead, now: u64) -> Self {
+        let form = form(&entry, request);
+        let age = entry.clock.age(now);
+        Self { entry, form, age }
+    }
+
+    /// The form.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// The stored response.
+    pub fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    /// The place of the first byte of the body that is sent, and how many there are. `None`: the response has no body, whatever the request.
+    pub fn body(&self) -> Option<(u64, u64)> {
+        match self.form {
+            _ if matches!(self.entry.head.status, 204 | 304) => None,
+            Form::Whole => Some((0, self.entry.body.len())),
+            Form::Part(first, last) => Some((first, last - first + 1)),
+            Form::Unsatisfiable => Some((0, 0)),
+            Form::NotModified => None,
+        }
+    }
+
+    /// Makes a head that of the answer.
+    pub fn write_head(&self, head: &mut ResponseHead) {
+        head.copy_from(&self.entry.head);
+        let length = self.entry.body.len();
+        match self.form {
+            Form::Whole => {}
+            Form::Part(first, last) => {
+                set_status(head, 206);
+                set(head, "content-range", format_args!("bytes {first}-{last}/{length}"));
+            }
+            Form::NotModified => {
+                set_status(head, 304);
+                // RFC 9110 section 15.4.5.
+                head.fields.retain(|field| !is_of_representation(field.name));
+            }
+            Form::Unsatisfiable => {
+                set_status(head, 416);
+                head.fields.retain(|field| !is_of_representation(field.name));
+                set(head, "content-range", format_args!("bytes */{length}"));
+            }
+        }
+        if let Some((_, count)) = self.body() {
+            set(head, "content-length", format_args!("{count}"));
+        }
+        set(head, "age", format_args!("{}", self.age));
+    }
+}
+
+fn set_status(head: &mut ResponseHead, status: u16) {
+    let reason = head.fields.write_span(|out| out.extend_from_slice(reason_phrase(status).as_bytes()));
+    head.set_line(status, reason, Version::Http11);
+}
+
+fn set(head: &mut ResponseHead, name: &str, value: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    if let Ok(name) = FieldName::new(name) {
+        head.fields.set_with(&name, |out| drop(write!(out, "{value}")));
+    }
+}
+
+/// Whether a field describes the body, which is not there.
+fn is_of_representation(name: &[u8]) -> bool {
+    let is_content = name.len() > 8 && name[..8].eq_ignore_ascii_case(b"content-");
+    is_content
+        && !name.eq_ignore_ascii_case(b"content-location")
+        && !name.eq_ignore_ascii_case(b"content-security-policy")
+        && !name.eq_ignore_ascii_case(b"content-security-policy-report-only")
+}
+
+fn form(entry: &Entry, request: &RequestHead) -> Form {
+    if entry.head.status != 200 {
+        return Form::Whole;
+    }
+    let modified = entry.last_modified().or_else(|| named(&entry.head.fields, b"date").next());
+    if is_not_modified(&request.fields, entry.etag(), modified.and_then(date::parse)) {
+        return Form::NotModified;
+    }
+    // RFC 9110 section 14.2: only GET has ranges.
+    let mut ranges = named(&request.fields, b"range");
+    let (Some(wanted), None) = (ranges.next(), ranges.next()) else { return Form::Whole };
+    if request.received_method() != Method::Get || !if_range_holds(&request.fields, entry.etag(), entry.last_modified())
+    {
+        return Form::Whole;
+    }
+    match range::asked(wanted, entry.body.len()) {
+        Asked::Whole => Form::Whole,
+        Asked::Part { first, last } => Form::Part(first, last),
+        Asked::Unsatisfiable => Form::Unsatisfiable,
+    }
+}
+
+/// Removes conditions and ranges, which the endpoint must not see where the whole is wanted.
+pub fn strip_conditions(head: &mut RequestHead) {
+    for name in [&b"if-none-match"[..], b"if-modified-since", b"if-range", b"range"] {
+        head.fields.remove_named(name);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! The store of a cache, which all workers share.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use model::fields::Fields;
+
+use super::entry::Entry;
+use super::flight::{Flight, Flights, Pilot};
+use super::marks::Marks;
+use super::shard::Shard;
+use crate::keyed;
+
+const SHARDS: usize = 64;
+/// Responses that are on their way may take this share of the memory: one quarter.
+const FILLING_SHARE: u64 = 4;
+/// For how many seconds a key is known to be of no use, so that no request waits for its responses.
+const PASS_SECONDS: u32 = 10;
+
+/// A cache of the configuration with what it holds.
+pub struct CacheStore {
+    settings: model::cache::Cache,
+    content: Arc<Content>,
+}
+
+/// What is kept over changes of the configuration.
+struct Content {
+    shards: Box<[Mutex<Shard>]>,
+    flights: Arc<Flights>,
+    /// Against keys that are chosen to fall onto each other.
+    hash_key: OnceLock<[u64; 2]>,
+    bytes: AtomicU64,
+    filling: AtomicU64,
+    purges: AtomicU64,
+    evictions: AtomicU64,
+    purged: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    /// When a request has invalidated a key.
+    invalidated: Marks,
+    /// Until when no request waits for responses of a key.
+    passed: Marks,
+    /// How often a key was asked for.
+    asked: Marks,
+}
+
+/// When a response was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The second.
+    pub at: u64,
+    /// How many purges were before, by [`CacheStore::purges`].
+    pub purges: u64,
+}
+
+/// What is purged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Purge {
+    /// All.
+    All,
+    /// A URL, in the form of keys: all its variants, of all routes.
+    Url(Vec<u8>),
+    /// All URLs that begin so.
+    Prefix(Vec<u8>),
+    /// All that have this tag.
+    Tag(Vec<u8>),
+}
+
+impl Purge {
+    fn means(&self, entry: &Entry) -> bool {
+        match self {
+            Self::All => true,
+            Self::Url(url) => entry.url() == url,
+            Self::Prefix(prefix) => entry.url().starts_with(prefix),
+            Self::Tag(tag) => entry.tags.iter().any(|known| **known == **tag),
+        }
+    }
+}
+
+impl CacheStore {
+    /// A store with these settings. What `before` holds stays, within the new bounds.
+    pub fn new(settings: model::cache::Cache, before: Option<&Self>) -> Self {
+        let content = before.map_or_else(|| Arc::new(Content::new()), |before| Arc::clone(&before.content));
+        Self { settings, content }
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &model::cache::Cache {
+        &self.settings
+    }
+
+    /// Returns the hash of a key. `chance` gives random bits the first time.
+    pub fn hash(&self, key: &[u8], chance: &mut dyn FnMut() -> u64) -> u64 {
+        keyed::hash(*self.content.hash_key.get_or_init(|| [chance(), chance()]), key)
+    }
+
+    /// Returns the newest response that answers such a request, fresh or stale.
+    pub fn find(&self, key: (u64, &[u8]), request: &Fields) -> Option<Arc<Entry>> {
+        self.content.shard(key.0).find(key, request)
+    }
+
+    /// Counts an answer: from the store, or from an endpoint.
+    pub fn count(&self, is_hit: bool) {
+        let counter = if is_hit { &self.content.hits } else { &self.content.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Begins a fetch, or returns that of another exchange, to be waited for.
+    ///
+    /// # Errors
+    /// Another exchange fetches.
+    pub fn begin_flight(&self, hash: u64) -> Result<Pilot, Arc<Flight>> {
+        self.content.flights.begin(hash)
+    }
+
+    /// Says that the responses of a key are not stored at present.
+    pub fn note_pass(&self, hash: u64, now: u64) {
+        self.content.passed.put(hash, (now as u32).saturating_add(PASS_SECONDS));
+    }
+
+    /// Returns whether responses of a key are not stored at present, so that no request should wait for one.
+    pub fn is_passed(&self, hash: u64, now: u64) -> bool {
+        self.content.passed.get(hash).is_some_and(|until| u64::from(until) > now)
+    }
+
+    /// Counts a request for a key that is not stored, and returns how many there were.
+    pub fn ask(&self, hash: u64) -> u32 {
+        let asked = self.content.asked.get(hash).unwrap_or(0).saturating_add(1);
+        self.content.asked.put(hash, asked);
+        asked
+    }
+
+    /// The present state, for [`Self::insert`].
+    pub fn purges(&self) -> u64 {
+        self.content.purges.load(Ordering::SeqCst)
+    }
+
+    /// Stores a response, which was asked for at `begun`. One that was purged or invalidated meanwhile is
+    /// not stored.
+    pub fn insert(&self, hash: u64, entry: Entry, begun: Begun) -> bool {
+        let bytes = entry.bytes();
+        if bytes > self.settings.memory {
+            return false;
+        }
+        let content = &*self.content;
+        content.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let replaced = {
+            let mut shard = content.shard(hash);
+            let is_void = content.invalidated.get(hash).is_some_and(|at| u64::from(at) >= begun.at);
+            if is_void || content.purges.load(Ordering::SeqCst) != begun.purges {
+                None
+            } else {
+                Some(shard.insert(hash, Arc::new(entry), bytes))
+            }
+        };
+        content.bytes.fetch_sub(replaced.unwrap_or(bytes), Ordering::Relaxed);
+        self.make_room(hash);
+        replaced.is_some()
+    }
+
+    /// Removes a key at `now`, because its resource has changed (RFC 9111 section 4.4).
+    pub fn invalidate(&self, (hash, key): (u64, &[u8]), now: u64) {
+        self.content.invalidated.put(hash, now as u32);
+        let freed = self.content.shard(hash).remove_key(hash, key);
+        self.content.bytes.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// Removes what is meant, or has it be validated before it is served again. Returns the number of responses. It looks at all of them.
+    pub fn purge(&self, what: &Purge, is_soft: bool) -> u64 {
+        self.content.purges.fetch_add(1, Ordering::SeqCst);
+        let mut count = 0;
+        for shard in &self.content.shards {
+            let (removed, freed) = lock(shard).purge(is_soft, |entry| what.means(entry));
+            self.content.bytes.fetch_sub(freed, Ordering::Relaxed);
+            count += removed;
+        }
+        self.content.purged.fetch_add(count, Ordering::Relaxed);
+        count
+    }
+
+    /// Takes room for a response on its way; `false` if there is none.
+    pub(super) fn reserve(&self, hash: u64, bytes: u64) -> bool {
+        let content = &*self.content;
+        if content.filling.fetch_add(bytes, Ordering::Relaxed) + bytes > self.settings.memory / FILLING_SHARE {
+            content.filling.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
+        content.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.make_room(hash);
+        true
+    }
+
+    /// Gives room back.
+    pub(super) fn release(&self, bytes: u64) {
+        self.content.filling.fetch_sub(bytes, Ordering::Relaxed);
+        self.content.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Evicts until the bound holds: first where the key belongs.
+    fn make_room(&self, hash: u64) {
+        let content = &*self.content;
+        let start = place(hash);
+        let mut tried = 0;
+        while content.bytes.load(Ordering::Relaxed) > self.settings.memory && tried < SHARDS {
+            let evicted = lock(&content.shards[(start + tried) % SHARDS]).evict();
+            match evicted {
+                Some(bytes) => {
+                    content.bytes.fetch_sub(bytes, Ordering::Relaxed);
+                    content.evictions.fetch_add(1, Ordering::Relaxed);
+                }
+                None => tried += 1,
+            }
+        }
+    }
+
+    /// Bytes that it holds, those of responses on their way included.
+    pub fn bytes(&self) -> u64 {
+        self.content.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Responses that it holds.
+    pub fn entries(&self) -> u64 {
+        self.content.shards.iter().map(|shard| lock(shard).len() as u64).sum()
+    }
+
+    /// Responses that have made room for others.
+    pub fn evictions(&self) -> u64 {
+        self.content.evictions.load(Ordering::Relaxed)
+    }
+
+    /// Responses that were purged.
+    pub fn purged(&self) -> u64 {
+        self.content.purged.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were answered from here, and those for which an endpoint was asked.
+    pub fn answered(&self) -> (u64, u64) {
+        (self.content.hits.load(Ordering::Relaxed), self.content.misses.load(Ordering::Relaxed))
+    }
+}
+
+impl Content {
+    fn new() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            flights: Arc::default(),
+            hash_key: OnceLock::new(),
+            bytes: AtomicU64::new(0),
+            filling: AtomicU64::new(0),
+            purges: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+            purged: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            invalidated: Marks::default(),
+            passed: Marks::default(),
+            asked: Marks::default(),
+        }
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[place(hash)])
+    }
+}
+
+fn place(hash: u64) -> usize {
+    (hash >> 32) as usize % SHARDS
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for CacheStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheStore").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,334 @@
+//! What the filter does with a request, and with its response.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{FieldName, Method, RequestHead};
+
+use crate::cache::control::{Directives, trimmed};
+use crate::cache::fresh::Rules;
+use crate::cache::key::{Parameters, write_url};
+use crate::cache::serve::strip_conditions;
+use crate::cache::validate::named;
+use crate::cache::{Begun, CacheStore, Entry, Served};
+use crate::expression::{Condition, Value};
+use crate::filter::cached::{Fetch, Refresh, Told};
+use crate::filter::{Awaited, CacheStatus, EventCounter, Flow, Found, Need, RequestStep, Turn};
+
+/// Bytes of a key; a request with a longer one passes by.
+const KEY_BYTES_MAX: usize = 16 << 10;
+
+/// The settings, compiled.
+pub(in crate::filter) struct Cache {
+    pub note: usize,
+    pub partition: u64,
+    pub parameters: Parameters,
+    pub adds: Box<[Value]>,
+    pub rules: Rules,
+    pub body_max: u64,
+    pub lock: Duration,
+    pub min_uses: u32,
+    pub bypass: Option<Condition>,
+    pub no_store: Option<Condition>,
+    pub tags: Option<FieldName>,
+    pub has_status_field: bool,
+    pub follows_clients: bool,
+    pub counts: Counts,
+}
+
+pub(in crate::filter) struct Counts {
+    pub hit: EventCounter,
+    pub missed: EventCounter,
+    pub expired: EventCounter,
+    pub revalidated: EventCounter,
+    pub stale: EventCounter,
+    pub bypassed: EventCounter,
+}
+
+/// All steps of the filter.
+#[derive(Clone)]
+pub(super) struct CacheStep(pub Arc<Cache>, pub Arc<CacheStore>);
+
+/// What a request wants of the cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wants {
+    /// An answer.
+    Answer,
+    /// To change what is stored.
+    Change,
+    /// Nothing.
+    Nothing,
+}
+
+impl RequestStep for CacheStep {
+    fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        if turn.is_rehearsal {
+            return Flow::Continue;
+        }
+        match self.wants(head, turn) {
+            Wants::Nothing => self.pass_by(turn),
+            Wants::Change => {
+                if let Some(key) = self.key(head, turn) {
+                    let hash = self.1.hash(&key, turn.chance);
+                    if let Some(cached) = turn.notes.begin_cached(self.0.note) {
+                        cached.changes = Some((hash, key.into()));
+                    }
+                }
+                Flow::Continue
+            }
+            Wants::Answer => self.look(head, turn, true),
+        }
+    }
+
+    fn resume(&self, head: &mut RequestHead, _: Found<'_>, turn: &mut Turn<'_>) -> Flow {
+        let until = turn.notes.cached(self.0.note).and_then(|cached| cached.until);
+        let may_wait = until.is_some_and(|until| turn.now < until);
+        self.look(head, turn, may_wait)
+    }
+}
+
+impl CacheStep {
+    fn wants(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Wants {
+        match head.method {
+            Method::Get | Method::Head => {}
+            Method::Options | Method::Trace | Method::Connect => return Wants::Nothing,
+            _ => return Wants::Change,
+        }
+        // A request with content may mean more than its URL; preconditions of the endpoint's own state are its to judge.
+        let is = |name: &[u8], known: &[&[u8]]| known.iter().any(|known| name.eq_ignore_ascii_case(known));
+        let is_plain = !head.fields.iter().any(|field| {
+            is(field.name, &[&b"transfer-encoding"[..], b"upgrade", b"if-match", b"if-unmodified-since"])
+                || is(field.name, &[&b"content-length"[..]]) && field.value != b"0"
+        });
+        let is_bypassed = |turn: &mut Turn<'_>| match &self.0.bypass {
+            Some(condition) => condition.is_true_of_request(head, turn),
+            None => false,
+        };
+        if is_plain && !is_bypassed(turn) { Wants::Answer } else { Wants::Nothing }
+    }
+
+    fn pass_by(&self, turn: &mut Turn<'_>) -> Flow {
+        turn.notes.set_cache_status(CacheStatus::Bypass);
+        turn.count(&self.0.counts.bypassed);
+        self.tell(turn, Told { forwarded: Some("bypass"), ..Told::default() });
+        Flow::Continue
+    }
+
+    fn key(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Option<Vec<u8>> {
+        let mut key = Vec::with_capacity(160);
+        key.extend_from_slice(self.0.partition.to_string().as_bytes());
+        key.push(0);
+        for value in &self.0.adds {
+            value.with_request(head, turn, |text, _| key.extend(text.iter().filter(|byte| **byte != 0)));
+            key.push(0);
+        }
+        write_url(turn.facts.scheme, head.authority(), (head.path(), head.query()), &self.0.parameters, &mut key);
+        (key.len() <= KEY_BYTES_MAX).then_some(key)
+    }
+
+    /// Answers from the store, waits for another exchange, or has an endpoint be asked.
+    fn look(&self, head: &mut RequestHead, turn: &mut Turn<'_>, may_wait: bool) -> Flow {
+        let Some(key) = self.key(head, turn) else { return self.pass_by(turn) };
+        let hash = self.1.hash(&key, turn.chance);
+        let now = turn.unix_seconds();
+        let asked = self.asked(head);
+        let mut stale = match self.stored(hash, &key, (head, &asked), turn) {
+            Ok(flow) => return flow,
+            Err(stale) => stale,
+        };
+        if asked.only_if_cached {
+            return Flow::refuse(504, "nothing is stored for this request");
+        }
+        // A part can be cut from what is stored, but not be stored itself.
+        let is_part = stale.is_none() && named(&head.fields, b"range").next().is_some();
+        let is_used = stale.is_some() || self.0.min_uses == 1 || self.1.ask(hash) >= self.0.min_uses;
+        let may_store = head.method == Method::Get && !is_part && is_used && !asked.no_store;
+        let mut pilot = None;
+        if may_store && !self.1.is_passed(hash, now) {
+            match self.1.begin_flight(hash) {
+                Ok(begun) => {
+                    pilot = Some(begun);
+                    // Another flight may have ended since the first look.
+                    match self.stored(hash, &key, (head, &asked), turn) {
+                        Ok(flow) => return flow,
+                        Err(found) => stale = found,
+                    }
+                }
+                Err(flight) if may_wait => {
+                    let lock = turn.now + self.0.lock;
+                    if let Some(cached) = turn.notes.begin_cached(self.0.note) {
+                        let until = *cached.until.get_or_insert(lock);
+                        return Flow::Need(Need::Flight(Box::new(Awaited { flight, until })));
+                    }
+                    return Flow::Continue;
+                }
+                Err(_) => {}
+            }
+        }
+        self.fetch(head, turn, Fetching { hash, key, now, stale, may_store, is_part, pilot })
+    }
+
+    /// Answers by what is stored, if that may be; else returns what is stored and must be validated first.
+    fn stored(
+        &self,
+        hash: u64,
+        key: &[u8],
+        (head, asked): (&RequestHead, &Directives),
+        turn: &mut Turn<'_>,
+    ) -> Result<Flow, Option<Arc<Entry>>> {
+        let now = turn.unix_seconds();
+        let Some(entry) = self.1.find((hash, key), &head.fields) else { return Err(None) };
+        let left = entry.fresh_for(now);
+        let age = entry.clock.age(now);
+        let is_wanted = !asked.no_cache && asked.max_age.is_none_or(|max| age <= max);
+        if left > asked.min_fresh.unwrap_or(0) as i64 && is_wanted {
+            return Ok(self.serve(entry, head, (CacheStatus::Hit, left), turn));
+        }
+        let is_near = -left <= entry.fresh.stale_while_revalidate as i64 && left <= 0;
+        if !is_near || !is_wanted || asked.min_fresh.is_some() || entry.fresh.stale_while_revalidate == 0 {
+            return Err(Some(entry));
+        }
+        // One exchange fetches it again; only GET fills the store.
+        if head.received_method() == Method::Get
+            && let Ok(pilot) = self.1.begin_flight(hash)
+        {
+            self.refresh(head, (hash, key), (&entry, pilot), turn);
+        }
+        Ok(self.serve(entry, head, (CacheStatus::Stale, left), turn))
+    }
+
+    pub(super) fn serve(
+        &self,
+        entry: Arc<Entry>,
+        head: &RequestHead,
+        (status, left): (CacheStatus, i64),
+        turn: &mut Turn<'_>,
+    ) -> Flow {
+        let now = turn.unix_seconds();
+        let counts = &self.0.counts;
+        turn.notes.set_cache_status(status);
+        turn.count(match status {
+            CacheStatus::Hit => &counts.hit,
+            CacheStatus::Revalidated => &counts.revalidated,
+            _ => &counts.stale,
+        });
+        self.1.count(status != CacheStatus::Revalidated);
+        let forwarded = (status == CacheStatus::Revalidated).then_some("stale");
+        self.tell(turn, Told { is_hit: forwarded.is_none(), forwarded, ttl: Some(left), is_stored: false });
+        Flow::Stored(Box::new(Served::new(entry, head, now)))
+    }
+
+    /// Leaves a request that fetches a stale response again.
+    fn refresh(
+        &self,
+        head: &RequestHead,
+        (hash, key): (u64, &[u8]),
+        (entry, pilot): (&Arc<Entry>, crate::cache::flight::Pilot),
+        turn: &mut Turn<'_>,
+    ) {
+        let now = turn.unix_seconds();
+        let mut head = head.clone();
+        let request = head.clone();
+        let validates = validate(&mut head, entry);
+        let fetch = Fetch {
+            store: Arc::clone(&self.1),
+            hash,
+            key: key.into(),
+            request,
+            is_personal: turn.notes.user().is_some(),
+            begun: Begun { at: now, purges: self.1.purges() },
+            pilot: Some(pilot),
+            stale: Some(Arc::clone(entry)),
+            validates,
+            may_store: true,
+            ready: None,
+        };
+        if let Some(cached) = turn.notes.begin_cached(self.0.note) {
+            cached.refresh = Some(Refresh { head, number: self.0.note, fetch });
+        }
+    }
+
+    /// Has the request go to an endpoint, for a response that is stored.
+    fn fetch(&self, head: &mut RequestHead, turn: &mut Turn<'_>, fetching: Fetching) -> Flow {
+        let Fetching { hash, key, now, stale, may_store, is_part, pilot } = fetching;
+        let is_personal = turn.notes.user().is_some();
+        let (status, counter, forwarded) = match &stale {
+            Some(_) => (CacheStatus::Expired, &self.0.counts.expired, "stale"),
+            None => (CacheStatus::Miss, &self.0.counts.missed, "uri-miss"),
+        };
+        let Some(cached) = turn.notes.begin_cached(self.0.note) else { return Flow::Continue };
+        let request = head.clone();
+        let validates = match &stale {
+            Some(entry) => validate(head, entry),
+            None => {
+                if may_store && !is_part {
+                    strip_conditions(head);
+                }
+                false
+            }
+        };
+        cached.told = Told { forwarded: Some(forwarded), ..Told::default() };
+        cached.fetch = Some(Fetch {
+            store: Arc::clone(&self.1),
+            hash,
+            key: key.into(),
+            request,
+            is_personal,
+            begun: Begun { at: now, purges: self.1.purges() },
+            pilot,
+            stale,
+            validates,
+            may_store,
+            ready: None,
+        });
+        turn.notes.set_cache_status(status);
+        turn.count(counter);
+        self.1.count(false);
+        Flow::Continue
+    }
+
+    fn asked(&self, head: &RequestHead) -> Directives {
+        if !self.0.follows_clients {
+            return Directives::default();
+        }
+        let mut asked = Directives::of(named(&head.fields, b"cache-control"));
+        // RFC 9111 section 5.4.
+        let is_pragma = |value: &[u8]| value.split(|byte| *byte == b',').any(|one| trimmed(one) == b"no-cache");
+        if named(&head.fields, b"cache-control").next().is_none() && named(&head.fields, b"pragma").any(is_pragma) {
+            asked.no_cache = true;
+        }
+        asked
+    }
+
+    fn tell(&self, turn: &mut Turn<'_>, told: Told) {
+        if self.0.has_status_field
+            && let Some(cached) = turn.notes.begin_cached(self.0.note)
+        {
+            cached.told = told;
+        }
+    }
+}
+
+/// What is fetched.
+struct Fetching {
+    hash: u64,
+    key: Vec<u8>,
+    now: u64,
+    stale: Option<Arc<Entry>>,
+    may_store: bool,
+    is_part: bool,
+    pilot: Option<crate::cache::flight::Pilot>,
+}
+
+/// Makes a request one that asks whether an entry is still good (RFC 9111 section 4.3.1). `false`: that cannot be asked.
+fn validate(head: &mut RequestHead, entry: &Entry) -> bool {
+    strip_conditions(head);
+    let mut validates = false;
+    for (name, value) in [("if-none-match", entry.etag()), ("if-modified-since", entry.last_modified())] {
+        if let (Some(value), Ok(name)) = (value, FieldName::new(name)) {
+            head.fields.set(&name, value);
+            validates = true;
+        }
+    }
+    validates
+}

@@ -1,0 +1,164 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::filter::FilterUse;
+use model::{Fault, FieldName};
+use serde_json::{Value, json};
+
+use super::super::testing::{Beside, World, request};
+use super::super::{Chain, Extent, Flow, Need, ResponseSource, ResponseView, Stage};
+use super::*;
+use crate::cache::CacheStore;
+use crate::cache::entry::testing::response;
+use crate::map::Maps;
+
+fn chain_with(settings: Value, caches: &[Arc<CacheStore>]) -> Result<Chain, Vec<model::Issue>> {
+    let filter = FilterUse { name: "cache".into(), settings, when: None, calls: Vec::new() };
+    Chain::compile_among(&[filter], None, (&[], Maps::Known(&[])), caches)
+}
+
+fn chain(settings: Value) -> Chain {
+    let cache = model::cache::Cache { name: "pages".into(), memory: 1 << 20 };
+    chain_with(settings, &[Arc::new(CacheStore::new(cache, None))]).unwrap()
+}
+
+fn beside_at(seconds: u64) -> Beside {
+    let mut beside = Beside::new();
+    beside.wall_clock = Box::new(move || Duration::from_secs(seconds));
+    beside
+}
+
+/// What becomes of a request, and of the endpoint's response if it goes there.
+fn exchange(chain: &Chain, at: u64, fields: &[(&str, &str)], (status, list): (u16, &[(&str, &str)])) -> Flow {
+    let (world, mut beside) = (World::new(), beside_at(at));
+    let mut head = request("GET", "/", fields);
+    let flow = chain.on_request(&mut head, &mut beside.turn(&world.facts()));
+    if flow != Flow::Continue {
+        return flow;
+    }
+    let view = world.view(&head);
+    let mut response = response(status, list);
+    let flow = chain.answer(&mut 0, (&response, &view), &mut beside.turn(&world.facts()));
+    if flow == Flow::Continue {
+        let extent = Extent::Known(4);
+        let (stages, _) = chain.begin_response_body(&mut response, &view, extent, &mut beside.turn(&world.facts()));
+        for stage in stages {
+            let Stage::Tap(mut tap) = stage else { panic!("a tap") };
+            tap.see(b"body");
+            tap.end(None);
+        }
+    }
+    flow
+}
+
+const FRESH: (u16, &[(&str, &str)]) = (200, &[("cache-control", "max-age=10"), ("etag", "\"1\"")]);
+
+#[test]
+fn a_response_is_served_until_it_is_stale_and_then_validated() {
+    let chain = chain(json!({ "store": "pages" }));
+    assert_eq!(exchange(&chain, 100, &[], FRESH), Flow::Continue);
+    assert!(matches!(exchange(&chain, 109, &[], FRESH), Flow::Stored(served) if served.body() == Some((0, 4))));
+    // RFC 9111 section 4.3.4.
+    let confirmed = exchange(&chain, 110, &[], (304, &[("cache-control", "max-age=10"), ("etag", "W/\"1\"")]));
+    assert!(matches!(confirmed, Flow::Stored(served) if served.body() == Some((0, 4))));
+    assert!(matches!(exchange(&chain, 115, &[], FRESH), Flow::Stored(_)));
+    // Of another response than the one that is stored.
+    exchange(&chain, 120, &[], (304, &[("etag", "\"2\"")]));
+    assert_eq!(exchange(&chain, 120, &[], FRESH), Flow::Continue);
+}
+
+#[test]
+fn a_304_that_makes_the_response_private_ends_its_storage() {
+    let chain = chain(json!({ "store": "pages" }));
+    exchange(&chain, 100, &[], FRESH);
+    assert!(matches!(exchange(&chain, 110, &[], (304, &[("cache-control", "private")])), Flow::Stored(_)));
+    assert_eq!(exchange(&chain, 110, &[], FRESH), Flow::Continue);
+}
+
+#[test]
+fn a_verified_user_is_as_good_as_authorization() {
+    let chain = chain(json!({ "store": "pages" }));
+    let (world, mut beside) = (World::new(), beside_at(100));
+    beside.notes.set_user(b"ann");
+    let mut head = request("GET", "/", &[]);
+    assert_eq!(chain.on_request(&mut head, &mut beside.turn(&world.facts())), Flow::Continue);
+    let view = world.view(&head);
+    let mut personal = response(200, FRESH.1);
+    chain.answer(&mut 0, (&personal, &view), &mut beside.turn(&world.facts()));
+    let (stages, _) =
+        chain.begin_response_body(&mut personal, &view, Extent::Known(4), &mut beside.turn(&world.facts()));
+    assert!(stages.is_empty(), "RFC 9111 section 3.5");
+}
+
+#[test]
+fn a_second_request_waits_for_the_first_and_not_for_ever() {
+    let chain = chain(json!({ "store": "pages", "lock": "1s" }));
+    let (world, mut first, mut second) = (World::new(), beside_at(100), beside_at(100));
+    let mut head = request("GET", "/", &[]);
+    assert_eq!(chain.on_request(&mut head.clone(), &mut first.turn(&world.facts())), Flow::Continue);
+    let waits = chain.on_request(&mut head, &mut second.turn(&world.facts()));
+    let Flow::Need(Need::Flight(awaited)) = waits else { panic!("{waits:?}") };
+    let over = |second: &mut Beside, head: &mut model::RequestHead| {
+        chain.resume(&mut 0, super::super::Found::Now, head, &mut second.turn(&world.facts()))
+    };
+    assert!(matches!(over(&mut second, &mut head), Flow::Need(_)), "the first is under way");
+    second.now = awaited.until;
+    assert_eq!(over(&mut second, &mut head), Flow::Continue);
+    let mut third = beside_at(100);
+    first.notes.clear();
+    assert_eq!(chain.on_request(&mut request("GET", "/", &[]), &mut third.turn(&world.facts())), Flow::Continue);
+}
+
+#[test]
+fn an_error_is_hidden_by_a_stale_response_only_within_its_time() {
+    let chain = chain(json!({ "store": "pages", "stale_if_error": "60s" }));
+    exchange(&chain, 100, &[], FRESH);
+    assert!(matches!(exchange(&chain, 170, &[], (503, &[])), Flow::Stored(_)));
+    assert_eq!(exchange(&chain, 170, &[], (501, &[("cache-control", "no-store")])), Flow::Continue);
+    let (world, mut beside) = (World::new(), beside_at(165));
+    let mut head = request("GET", "/", &[]);
+    chain.on_request(&mut head, &mut beside.turn(&world.facts()));
+    let view = ResponseView { source: ResponseSource::Local(Some(Fault::Refused)), ..world.view(&head) };
+    let refused = chain.answer(&mut 0, (&response(503, &[]), &view), &mut beside.turn(&world.facts()));
+    assert_eq!(refused, Flow::Continue, "a refusal of a filter stands");
+    assert_eq!(exchange(&chain, 171, &[], (503, &[])), Flow::Continue);
+}
+
+#[test]
+fn a_rehearsal_and_requests_for_more_than_a_url_pass_by() {
+    let chain = chain(json!({ "store": "pages", "status_field": true }));
+    exchange(&chain, 100, &[], FRESH);
+    for fields in [
+        [("if-match", "\"1\"")],
+        [("if-match", "0")],
+        [("content-length", "3")],
+        [("transfer-encoding", "chunked")],
+        [("upgrade", "websocket")],
+    ] {
+        assert_eq!(exchange(&chain, 101, &fields, (500, &[])), Flow::Continue, "{fields:?}");
+    }
+    let (world, mut beside) = (World::new(), beside_at(101));
+    beside.is_rehearsal = true;
+    assert_eq!(chain.on_request(&mut request("GET", "/", &[]), &mut beside.turn(&world.facts())), Flow::Continue);
+    assert!(matches!(exchange(&chain, 101, &[], FRESH), Flow::Stored(_)));
+}
+
+#[test]
+fn settings_that_cannot_be_are_issues() {
+    for (settings, path) in [
+        (json!({ "store": "page" }), "0/cache/store"),
+        (json!({ "store": "pages", "ttl": { "ok": "1s" } }), "0/cache/ttl/ok"),
+        (json!({ "store": "pages", "override_ttl": { "600": "1s" } }), "0/cache/override_ttl/600"),
+        (json!({ "store": "pages", "tags": "a b" }), "0/cache/tags"),
+        (json!({ "store": "pages", "min_uses": 0 }), "0/cache/min_uses"),
+        (json!({ "store": "pages", "key": { "ignore": ["a"], "only": ["b"] } }), "0/cache/key/ignore"),
+        (json!({ "store": "pages", "key": { "add": [{ "expression": "1 +" }] } }), "0/cache/key/add/0/expression"),
+        (json!({ "store": "pages", "bypass": { "expression": "1" } }), "0/cache/bypass/expression"),
+    ] {
+        let cache = model::cache::Cache { name: "pages".into(), memory: 1 << 20 };
+        let issues = chain_with(settings, &[Arc::new(CacheStore::new(cache, None))]).err().unwrap();
+        assert_eq!(issues[0].path, path);
+    }
+    assert!((ENTRY.check)(&json!({ "store": "anything" })).is_ok(), "caches are not known there");
+    let _ = FieldName::new("a");
+}

@@ -1,0 +1,80 @@
+//! What the filter `cache` keeps of an exchange between its steps.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use model::RequestHead;
+
+use crate::cache::flight::Pilot;
+use crate::cache::{Begun, CacheStore, Entry};
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Cached {
+    /// It waits for another exchange until then.
+    pub until: Option<Instant>,
+    /// The response is on its way from an endpoint.
+    pub fetch: Option<Fetch>,
+    /// The request may change what is stored under this key.
+    pub changes: Option<(u64, Box<[u8]>)>,
+    /// A request that is to be sent beside the exchange.
+    pub refresh: Option<Refresh>,
+    /// What the field `Cache-Status` says.
+    pub told: Told,
+}
+
+/// What the field `Cache-Status` says (RFC 9211).
+#[derive(Clone, Copy, Default)]
+pub(super) struct Told {
+    /// Why an endpoint was asked.
+    pub forwarded: Option<&'static str>,
+    pub is_hit: bool,
+    pub is_stored: bool,
+    /// For how many more seconds it is fresh.
+    pub ttl: Option<i64>,
+}
+
+/// A response that is on its way from an endpoint.
+pub(super) struct Fetch {
+    pub(super) store: Arc<CacheStore>,
+    pub(super) hash: u64,
+    pub(super) key: Box<[u8]>,
+    /// The request when it was the filter's turn.
+    pub(super) request: RequestHead,
+    /// A filter has verified who the client is.
+    pub(super) is_personal: bool,
+    /// When it was asked for.
+    pub(super) begun: Begun,
+    /// Others wait for it.
+    pub(super) pilot: Option<Pilot>,
+    /// What is stored, and no longer fresh.
+    pub(super) stale: Option<Arc<Entry>>,
+    /// The endpoint may say that this is still good.
+    pub(super) validates: bool,
+    pub(super) may_store: bool,
+    /// What is to be stored, without its body.
+    pub(super) ready: Option<Entry>,
+}
+
+impl Fetch {
+    /// Has the response not be stored: no request need wait for it.
+    pub(super) fn store_nothing(&mut self) {
+        self.may_store = false;
+        (self.pilot, self.ready) = (None, None);
+    }
+}
+
+/// A request that fetches a stale response again, beside the exchange that was answered by it.
+pub struct Refresh {
+    /// The request as the filter leaves it: filters behind it are still to be run.
+    pub(super) head: RequestHead,
+    pub(super) number: usize,
+    pub(super) fetch: Fetch,
+}
+
+impl fmt::Debug for Refresh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Refresh")
+    }
+}

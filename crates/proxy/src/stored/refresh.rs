@@ -1,0 +1,114 @@
+//! A stale response that is fetched again, beside the exchange that was answered by it.
+//!
+//! It is an exchange of its own, as a copy of a request is: its client is a piece of memory that drops what it gets, while the filter `cache`
+//! stores the response. It runs the filters behind that one, and it goes on when the client of the first exchange has gone.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use model::{Fault, Version};
+use plan::RoutePlan;
+use plan::filter::{Flow, Refresh};
+
+use crate::connection::{Connection, ConnectionFacts};
+use crate::exchange::Exchange;
+use crate::finish::finish_call;
+use crate::io::{Io, MemoryIo};
+use crate::needs::mirror::OwnSite;
+use crate::registry::Registered;
+use crate::watch::Watch;
+
+/// Bound on all of it where the route has none.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+struct Fetched {
+    site: OwnSite,
+    route: Arc<RoutePlan>,
+    /// The first filter that is still to be run.
+    place: usize,
+    user: Option<Vec<u8>>,
+    facts: Rc<ConnectionFacts>,
+    registered: Registered,
+}
+
+impl Exchange<'_> {
+    pub(super) fn begin_refresh(&mut self, route: &RoutePlan, place: usize, refresh: Refresh) {
+        let Some(site) = self.own_site() else { return };
+        let Some(route) = site.plan.plan.routes.get(route.index).cloned() else { return };
+        let registered = self.worker.registry.register_carried(&self.connection.registration);
+        let user = self.incoming.notes.user().map(<[u8]>::to_vec);
+        let facts = self.connection.facts.clone();
+        let fetched = Fetched { site, route, place: place + 1, user, facts, registered };
+        // Not a type of its own: an exchange may have this beside it, and this is an exchange.
+        let carried: Pin<Box<dyn Future<Output = ()>>> = Box::pin(carry(fetched, refresh));
+        tokio::task::spawn_local(carried);
+    }
+}
+
+async fn carry(fetched: Fetched, refresh: Refresh) {
+    let mut is_known = false;
+    let mut work = pin!(fetch(&fetched, refresh));
+    poll_fn(|cx| {
+        if !std::mem::replace(&mut is_known, true) {
+            fetched.registered.registration.set_waker(cx.waker());
+        }
+        work.as_mut().poll(cx)
+    })
+    .await;
+}
+
+async fn fetch(fetched: &Fetched, refresh: Refresh) {
+    let Fetched { site, route, place, user, facts, registered } = fetched;
+    let registration = &registered.registration;
+    let Some(site) = site.lend(registration) else { return };
+    let worker = site.worker;
+    let (now, timeout) = (Instant::now(), route.timeout.unwrap_or(TIMEOUT));
+    let mut watch = Watch::new(now, timeout, registration.clone());
+    watch.set_bound(Some(now + timeout));
+    let memory = MemoryIo { is_sink: true, ..MemoryIo::default() };
+    let mut connection = Connection {
+        io: Io::Memory(Box::new(memory)),
+        facts: facts.clone(),
+        watch,
+        received: None,
+        registration: registration.clone(),
+        requests: 0,
+        leaves_by_end: false,
+        is_early: false,
+        is_cut_short: false,
+    };
+    let mut incoming = worker.take_request();
+    incoming.head = incoming.notes.begin_refresh(refresh);
+    if let Some(user) = user {
+        incoming.notes.set_user(user);
+    }
+    // To this version a response has no interim ones, no chunks, and no trailers.
+    incoming.head.version = Version::Http10;
+    let mut exchange = Exchange::of_call(site, &mut connection, incoming);
+    exchange.progress.route = Some(route);
+    let fault = proceed(&mut exchange, route, *place).await.err();
+    // The route counts requests of clients.
+    exchange.progress.route = None;
+    finish_call(exchange, fault);
+}
+
+/// Runs the filters that are left, and forwards the request.
+async fn proceed<'p>(exchange: &mut Exchange<'p>, route: &'p RoutePlan, place: usize) -> Result<(), Fault> {
+    let mut place = place;
+    let mut flow = exchange.filter_request(route, &mut place);
+    if let Flow::Need(need) = flow {
+        flow = exchange.meet_needs(route, &mut place, need).await?;
+    }
+    // An answer of a filter is nothing to store.
+    if flow != Flow::Continue {
+        return Ok(());
+    }
+    let cluster = exchange.cluster_of(route).ok_or(Fault::UnknownCluster)?;
+    let local = exchange.plan.cluster(cluster).ok_or(Fault::NoEndpoint)?;
+    exchange.progress.cluster = Some(local);
+    exchange.begin_request_body(route);
+    exchange.forward(local).await.map(drop)
+}
