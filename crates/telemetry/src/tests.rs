@@ -386,6 +386,11 @@ fn every_metric_of_the_table_reaches_the_page() {
         (Metric::ProviderLastChange, &["fleet"]),
         (Metric::NamesFailing, &[]),
         (Metric::NameLookupsFailed, &[]),
+        (Metric::CacheBytes, &["pages"]),
+        (Metric::CacheEntries, &["pages"]),
+        (Metric::CacheEvictions, &["pages"]),
+        (Metric::CachePurges, &["pages"]),
+        (Metric::CacheRequests, &["pages", "hit"]),
         (Metric::BuildInfo, &["1"]),
     ]
     .into_iter()

@@ -125,6 +125,12 @@ const fn policed(name: &'static str, title: &'static str, policy: Policy, host: 
     cell(name, title, Kind::Closed(asked), Features { policy, ..PLAIN })
 }
 
+/// The same with another body.
+const fn policed_body(name: &'static str, title: &'static str, policy: Policy, path: &'static str) -> Cell {
+    let asked = Requests { policy, path, ..SMALL };
+    cell(name, title, Kind::Closed(asked), Features { policy, ..PLAIN })
+}
+
 /// A document, compressed for a client that accepts that coding alone.
 const fn compressed(
     name: &'static str,
@@ -282,6 +288,10 @@ pub(crate) const ALL: &[Cell] = &[
         Policy::Expression,
         Some(MAPPED_HOST),
     ),
+    policed("cache", "12 B, 50 connections, from the cache", Policy::Cache, None),
+    policed_body("cache-100k", "100 kB, 50 connections, from the cache", Policy::Cache, "/100k"),
+    policed("files", "a file of 12 B, 50 connections", Policy::Files, None),
+    policed_body("files-100k", "a file of 100 kB, 50 connections", Policy::Files, "/100k"),
     cell("latency-70", "12 B, 70 % of what the best peer can do, constant rate", Kind::Share(SMALL, 0.7), PLAIN),
     Cell { workers: 2, ..cell("12b-c50-2w", "12 B, 50 connections, 2 workers", Kind::Closed(SMALL), PLAIN) },
     Cell {

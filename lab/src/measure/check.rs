@@ -179,6 +179,13 @@ fn expect_policy(policy: Policy, ask: impl Fn(&str, &str) -> Result<(u16, Vec<u8
             return Err(format!("the endpoint does not get {}", mark.trim_end()));
         }
     }
+    if policy == Policy::Cache {
+        let path = "/whoami?cached";
+        let [first, second] = ["first", "second"].map(|name| ask(path, &format!("X-Asked: {name}")));
+        if first?.1 != second?.1 {
+            return Err("the second of two equal requests is not answered from the cache".to_owned());
+        }
+    }
     Ok(())
 }
 

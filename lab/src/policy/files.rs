@@ -3,6 +3,7 @@
 use super::MILLION;
 use crate::failure::Failure;
 use crate::measure::child::write_file;
+use crate::net::origin;
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand::SystemRandom;
@@ -28,14 +29,22 @@ struct Signed {
     token: String,
 }
 
-/// Writes `es256.jwks`, `es256.pem` and `es256.token`, the same of `rs256`, and the map as `hosts.map` and `hosts.nginx` into a
-/// folder, unless they are there.
+/// The files that a product sends in the cells with files, under the names that the origin has for such bodies.
+const FILES: [&str; 3] = ["12", "10k", "100k"];
+
+/// Writes `es256.jwks`, `es256.pem` and `es256.token`, the same of `rs256`, and the map as `hosts.map` and `hosts.nginx`, and a
+/// folder `files` into a folder, unless they are there.
 pub(crate) fn ensure(folder: &Path) -> Result<(), Failure> {
+    let files = folder.join("files");
+    fs::create_dir_all(&files).map_err(|error| Failure::io(&files, &error))?;
+    for name in FILES {
+        let path = files.join(name);
+        fs::write(&path, origin::body(&format!("/{name}"))).map_err(|error| Failure::io(&path, &error))?;
+    }
     let last = folder.join("hosts.nginx");
     if last.exists() {
         return Ok(());
     }
-    fs::create_dir_all(folder).map_err(|error| Failure::io(folder, &error))?;
     let failed = |_| Failure::new("the keys of the cells with tokens could not be made");
     for signed in [es256().map_err(failed)?, rs256().map_err(failed)?] {
         write_signed(folder, &signed)?;

@@ -29,6 +29,10 @@ pub(crate) enum Policy {
     Mirror,
     /// Only requests for which a condition on method, path and host holds are let through.
     Expression,
+    /// Responses come from a cache, after the first.
+    Cache,
+    /// Responses are files.
+    Files,
 }
 
 /// Entries of the map, and keys of the limit.
@@ -37,7 +41,7 @@ pub(crate) const MILLION: usize = 1_000_000;
 pub(crate) const MAPPED_HOST: &str = "h0500000.example.com";
 
 impl Policy {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::RateLimit,
         Self::RateLimitKeys,
         Self::JwtEs256,
@@ -46,6 +50,8 @@ impl Policy {
         Self::Map,
         Self::Mirror,
         Self::Expression,
+        Self::Cache,
+        Self::Files,
     ];
 
     /// Its name as a flag of templates.
@@ -60,6 +66,8 @@ impl Policy {
             Self::Map => "map",
             Self::Mirror => "mirror",
             Self::Expression => "expression",
+            Self::Cache => "cache",
+            Self::Files => "files",
         }
     }
 

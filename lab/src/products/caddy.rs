@@ -26,6 +26,7 @@ fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
         Features { policy: Policy::JwtEs256 | Policy::JwtRs256, .. } => {
             Some("its JWT is a module that has to be compiled in")
         }
+        Features { policy: Policy::Cache, .. } => Some("its cache is a module that has to be compiled in"),
         Features { policy: Policy::Map, .. } => Some("its maps stand in its configuration, and are searched in turn"),
         Features { policy: Policy::Mirror, .. } => Some("its mirror is a module that has to be compiled in"),
         Features { compress: Some(compression), .. } if compression.encoding == "br" => {

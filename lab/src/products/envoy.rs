@@ -21,6 +21,8 @@ pub(crate) const PRODUCT: Product = Product {
 fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
     match features.policy {
         Policy::Map => Some("it has no maps from files"),
+        Policy::Cache => Some("its cache is work in progress, by its own documentation"),
+        Policy::Files => Some("it sends no files"),
         _ => one_route_only(features, workers),
     }
 }

@@ -27,6 +27,7 @@ fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
             Some("it compresses with gzip only")
         }
         Features { policy: Policy::ForwardAuth, .. } => Some("it asks others in Lua or over SPOE only"),
+        Features { policy: Policy::Files, .. } => Some("it sends no files"),
         Features { policy: Policy::Mirror, .. } => Some("it mirrors over SPOE only, by a program beside it"),
         _ => no_datagrams(features, workers),
     }

@@ -254,6 +254,7 @@ impl Setup<'_> {
             ("tls", tls),
             ("http3", http3),
             ("grpc", grpc),
+            ("proxies", !grpc && policy != Policy::Files),
             ("websocket", websocket),
             ("udp", udp),
             ("access_log", access_log),

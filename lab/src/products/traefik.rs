@@ -22,6 +22,8 @@ fn refuses(features: &Features, workers: usize) -> Option<&'static str> {
     match features.policy {
         Policy::JwtEs256 | Policy::JwtRs256 => Some("Traefik Hub only"),
         Policy::Map => Some("it has no maps"),
+        Policy::Cache => Some("Traefik Hub only"),
+        Policy::Files => Some("it sends no files"),
         _ => one_route_only(features, workers),
     }
 }

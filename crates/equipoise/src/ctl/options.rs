@@ -136,6 +136,7 @@ pub(crate) enum Command {
         connection: u64,
     },
     /// Show the instances that tables are replicated to
+    #[command(after_help = "Example:\n  equipoise ctl peers")]
     Peers,
     /// Show and change tables of counters
     #[command(

@@ -250,6 +250,7 @@ fn every_variable_is_written() {
     notes.set_user(b"ann");
     notes.raise_limit(LimitStatus::Delayed);
     (0..2).for_each(|_| notes.count_redirect());
+    notes.set_cache_status(CacheStatus::Hit);
     let values = Values::of_response(&reply, &world.view(&head), &facts).with_notes(&notes);
     let mut told = String::new();
     for (text, expected) in [
@@ -266,7 +267,7 @@ fn every_variable_is_written() {
         ("{request_header:ACCEPT} {request_header:cookie}", "x, y k=1; k2=a=b; k3=3;k=9"),
         ("{query_param:a} {query_param:b c} {query_param:flag}.", "1 %0d2 ."),
         ("{cookie:k} {cookie:k2} {cookie:k3} {cookie:K}.", "1 a=b 3 ."),
-        ("{limit_status} {redirects}", "delayed 2"),
+        ("{limit_status} {redirects} {cache_status}", "delayed 2 hit"),
         ("{status} {response_header:x-r} {cluster} {endpoint}", "418 1, 2 api 127.0.0.1:9001"),
     ] {
         let mut out = Vec::new();
@@ -307,7 +308,7 @@ fn a_broken_query_or_cookie_is_just_absent() {
 fn a_mistake_in_a_template_names_the_mend() {
     let of = |value: &str| issue("set_request_header", json!({ "x-a": value }));
     assert_eq!(of("{client_iq}"), "x-a: there is no variable `{client_iq}` (did you mean `client_ip`?)");
-    assert!(of("{nonsense}").contains("(there are 30, such as `"), "{}", of("{nonsense}"));
+    assert!(of("{nonsense}").contains("(there are 31, such as `"), "{}", of("{nonsense}"));
     assert!(!of("{nonsense}").contains("endpoint"), "a request step has no endpoint to name");
     assert!(of("{status}").starts_with("x-a: `{status}` has no value before there is a response"));
     assert!(of("{host:x}").ends_with("takes no argument (write {host})"));
