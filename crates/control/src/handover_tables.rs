@@ -26,7 +26,8 @@ pub fn of_tables(plan: &Plan, now: Instant, since: Option<Duration>) -> Value {
     let mut by_size: Vec<_> = plan.tables.iter().collect();
     by_size.sort_by_key(|table| table.entries());
     for (place, table) in by_size.iter().enumerate() {
-        let handed = table.hand_over(room / (by_size.len() - place), since, now);
+        let share = room / (by_size.len() - place);
+        let handed = table.hand_over(share, since, now);
         room -= handed.len();
         let (mut whole, mut in_part) = (Vec::new(), Vec::new());
         for one in &handed {
@@ -44,6 +45,7 @@ pub fn of_tables(plan: &Plan, now: Instant, since: Option<Duration>) -> Value {
         }
         let told = json!({
             "shape": table.shape(),
+            "is_whole": handed.len() < share,
             "entries": to_hex(&whole),
             "in_part": to_hex(&in_part),
             "hash_key": table.hash_key().map(|key| write_hash_key(&key)),
@@ -53,11 +55,14 @@ pub fn of_tables(plan: &Plan, now: Instant, since: Option<Duration>) -> Value {
     tables.into()
 }
 
-/// Takes over the entries that [`of_tables`] returned.
-pub fn inherit_tables(plan: &Plan, told: &Value, now: Instant) {
+/// Takes over the entries that [`of_tables`] returned. Returns whether all tables that are replicated have come whole.
+pub fn inherit_tables(plan: &Plan, told: &Value, now: Instant) -> bool {
+    let mut is_whole = true;
     for table in &plan.tables {
         let told = &told[table.name().as_str()];
-        if told["shape"].as_str() != Some(&table.shape()) {
+        let is_same = told["shape"].as_str() == Some(&table.shape());
+        is_whole &= !table.is_replicated() || is_same && told["is_whole"] == true;
+        if !is_same {
             continue;
         }
         let bytes = |name: &str| told[name].as_str().and_then(from_hex).unwrap_or_default();
@@ -67,6 +72,7 @@ pub fn inherit_tables(plan: &Plan, told: &Value, now: Instant) {
         handed.sort_by_key(|one| one.idle);
         table.inherit((&handed, read_hash_key(&told["hash_key"])), now, &mut chance);
     }
+    is_whole
 }
 
 /// Writes the key of hashes.

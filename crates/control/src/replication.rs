@@ -22,8 +22,9 @@ impl View {
         self.shared_peers().into_iter().for_each(|shared| shared.engine().pause(false));
     }
 
-    /// Takes over what [`Self::hand_over_peers`] returned in the process before.
-    pub fn inherit_peers(&self, told: &Value) {
-        self.shared_peers().into_iter().for_each(|shared| peers::inherit(shared, told));
+    /// Takes over what [`Self::hand_over_peers`] returned in the process before. With `lacks_tables`, replicated tables have not come whole, and
+    /// a peer is asked for them.
+    pub fn inherit_peers(&self, told: &Value, lacks_tables: bool) {
+        self.shared_peers().into_iter().for_each(|shared| peers::inherit(shared, told, lacks_tables));
     }
 }

@@ -103,6 +103,27 @@ fn a_limit_holds_over_three_instances_and_ctl_shows_them() {
 }
 
 #[test]
+fn to_clear_at_one_instance_gives_no_credit_at_another_that_has_other_entries() {
+    let (origin, all) = (origin(), addresses::<2>());
+    let one = setup(&origin, all[0], &all).start();
+    // This one keeps an entry for a moment only.
+    let other = shaped(&origin, (all[1], &all), "", &TABLE.replace("expire: 2h", "expire: 1s")).start();
+    connected(&one, 1);
+    ask(&one, "ann", 500);
+    ask(&one, "bob", 500);
+    eventually("it has heard, and forgotten", || {
+        other.metric("equipoise_peers_received_total", &[]) >= 2.0 && sum(&other, "ann") + sum(&other, "bob") == 0
+    });
+    let before = other.metric("equipoise_peers_received_total", &[]);
+    assert_eq!(one.call("DELETE /api/tables/abuse/entries/ann", &[], "").status(), 200);
+    assert_eq!(one.call("DELETE /api/tables/abuse/entries", &[], "").status(), 200);
+    eventually("that is there", || other.metric("equipoise_peers_received_total", &[]) >= before + 2.0);
+    for key in ["ann", "bob"] {
+        assert_eq!((ask(&other, key, 1_001), ask(&other, key, 1)), (418, 418), "{key}");
+    }
+}
+
+#[test]
 fn one_that_was_killed_is_taught_and_nothing_is_lost_or_doubled() {
     let (origin, all) = (origin(), addresses::<2>());
     let start = |listen| setup(&origin, listen, &all).start();
@@ -206,14 +227,15 @@ fn what_is_counted_during_a_partition_is_added_up_when_it_is_over() {
 fn only_instances_with_a_certificate_of_the_authority_are_peers() {
     let (origin, all) = (origin(), addresses::<3>());
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
-    let start = |listen, authority: &Authority| {
+    let named = |listen, authority: &Authority, names: &[&str]| {
         let folder = folder();
-        authority.issue_peer(&["127.0.0.1", "peers.test"]).write(folder.path(), "node");
+        authority.issue_peer(names).write(folder.path(), "node");
         authority.write(folder.path(), "ca.pem");
         let tls =
             ", tls: { certificate: { chain: node.pem, key: node.key }, authorities: ca.pem, server_name: peers.test }";
         Product::start_in(folder, &shaped(&origin, (listen, &all), tls, TABLE).text(), 1)
     };
+    let start = |listen, authority: &Authority| named(listen, authority, &["127.0.0.1", "peers.test"]);
     let (one, other, stranger) = (start(all[0], &ours), start(all[1], &ours), start(all[2], &theirs));
     connected(&one, 1);
     ask(&one, "ann", 3);
@@ -224,6 +246,14 @@ fn only_instances_with_a_certificate_of_the_authority_are_peers() {
     one.expect_said(&["a connection to the port of peers was refused"]);
     one.expect_metric_at_least("equipoise_peers_refused_total", &[], 1.0);
     assert_eq!(stranger.api("/api/peers")["incoming"], 0);
+    drop(stranger);
+    // Nor is one of the same authority that bears another name.
+    let refused = one.metric("equipoise_peers_refused_total", &[]);
+    let namesake = named(all[2], &ours, &["127.0.0.1", "other.test"]);
+    ask(&namesake, "ann", 90);
+    eventually("it is refused", || one.metric("equipoise_peers_refused_total", &[]) >= refused + 3.0);
+    expect(&[&one, &other], "ann", 4);
+    assert_eq!(one.api("/api/peers")["incoming"], 1);
     // In clear, no one is let in either.
     let mut plain = TcpStream::connect(all[0]).expect("it listens");
     plain.write_all(b"\0\0\0\x2aEQ-PEERS").expect("a socket");

@@ -1,15 +1,15 @@
 //! A connection between two instances: TLS, the greeting, and frames.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::peers::{Peers, PeersTls};
 use model::snapshot::UpstreamTls;
+use rustls::client::verify_server_name;
 use rustls::crypto::aws_lc_rs;
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::{ClientConfig, ServerConfig};
-use rustls_pki_types::ServerName;
+use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -35,6 +35,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
 pub(crate) struct Secrets {
     sides: Option<(TlsAcceptor, Arc<ClientConfig>)>,
     settings: UpstreamTls,
+    /// The certificate of a peer that connects has to be for one of these.
+    names: Vec<ServerName<'static>>,
 }
 
 impl Secrets {
@@ -50,7 +52,11 @@ impl Secrets {
             certificate: tls.map(|tls| tls.certificate.clone()),
         };
         let upstream = upstream(settings.tls.as_ref());
-        let Some(given) = &settings.tls else { return Ok(Self { sides: None, settings: upstream }) };
+        let Some(given) = &settings.tls else {
+            return Ok(Self { sides: None, settings: upstream, names: Vec::new() });
+        };
+        let names = settings.members.iter().map(|member| tls::name_of(&upstream, &member.to_string()));
+        let names = names.collect::<Result<_, _>>()?;
         let client = tls::client(&upstream, &[PROTOCOL])?;
         let provider = Arc::new(aws_lc_rs::default_provider());
         let roots = Arc::new(tls::authorities(Some(&given.authorities))?);
@@ -67,14 +73,24 @@ impl Secrets {
         accepting.alpn_protocols = vec![PROTOCOL.to_vec()];
         accepting.session_storage = Arc::new(NoServerSessionStorage {});
         accepting.send_tls13_tickets = 0;
-        Ok(Self { sides: Some((TlsAcceptor::from(Arc::new(accepting)), client)), settings: upstream })
+        Ok(Self { sides: Some((TlsAcceptor::from(Arc::new(accepting)), client)), settings: upstream, names })
     }
 
-    async fn accept(&self, stream: TcpStream) -> io::Result<Box<dyn Stream>> {
-        Ok(match &self.sides {
-            Some((acceptor, _)) => Box::new(acceptor.accept(stream).await?),
-            None => Box::new(stream),
-        })
+    /// Returns the stream, and what the peer has shown.
+    async fn accept(&self, stream: TcpStream) -> Result<(Box<dyn Stream>, Shown), String> {
+        let Some((acceptor, _)) = &self.sides else { return Ok((Box::new(stream), None)) };
+        let accepted = acceptor.accept(stream).await.map_err(|error| format!("the handshake failed: {error}"))?;
+        let leaf = accepted.get_ref().1.peer_certificates().and_then(<[_]>::first).cloned();
+        let leaf = leaf.ok_or("it has shown no certificate")?;
+        if !self.is_member(&leaf) {
+            return Err("its certificate is for another name than `server_name`, or than each of `members`".to_owned());
+        }
+        Ok((Box::new(accepted), Some(leaf.into_owned())))
+    }
+
+    fn is_member(&self, leaf: &CertificateDer<'_>) -> bool {
+        let Ok(parsed) = ParsedCertificate::try_from(leaf) else { return false };
+        self.names.iter().any(|name| verify_server_name(&parsed, name).is_ok())
     }
 
     async fn connect(&self, stream: TcpStream, member: &str) -> Result<Box<dyn Stream>, String> {
@@ -84,6 +100,9 @@ impl Secrets {
         Ok(Box::new(connected.map_err(|error| format!("the handshake failed: {error}"))?))
     }
 }
+
+/// The certificate of a peer that has connected; `None`: in clear.
+pub(crate) type Shown = Option<CertificateDer<'static>>;
 
 /// See the module.
 pub(crate) struct Connection {
@@ -113,15 +132,20 @@ impl Connection {
         timeout(GREETING_WITHIN, greeting).await.map_err(late)?
     }
 
-    /// Hears a peer that has connected, and greets it.
+    /// Hears a peer that has connected, and greets it. Returns what it has shown, and its greeting.
     ///
     /// # Errors
     /// As [`Self::dial`].
-    pub(crate) async fn accept(stream: TcpStream, secrets: &Secrets, hello: &Hello) -> Result<(Self, Hello), String> {
+    pub(crate) async fn accept(
+        stream: TcpStream,
+        secrets: &Secrets,
+        hello: &Hello,
+    ) -> Result<(Self, Shown, Hello), String> {
         let greeting = async {
             stream.set_nodelay(true).map_err(|error| error.to_string())?;
-            let stream = secrets.accept(stream).await.map_err(|error| format!("the handshake failed: {error}"))?;
-            Self::over(stream).greet(hello).await
+            let (stream, shown) = secrets.accept(stream).await?;
+            let (connection, hello) = Self::over(stream).greet(hello).await?;
+            Ok((connection, shown, hello))
         };
         let late = |_| format!("it sent no greeting within {GREETING_WITHIN:?}");
         timeout(GREETING_WITHIN, greeting).await.map_err(late)?

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use plan::table::{Change, Table, Totals};
 use wire::peers::{Block, Blocks, Frame, Gap, Journal, KNOWN_MAX, Record, Records, Segment, write};
 
+use super::own::{Own, own_after};
 use super::parts::Parts;
 use super::standing::{Figures, Learning, Succession};
 use crate::chance::chance;
@@ -26,9 +27,6 @@ const UNTAUGHT_MAX: Duration = Duration::from_secs(30);
 /// What a connected instance has sent is given up no more often for a state without it: two that do not know each other could take turns.
 const GIVEN_UP_MAX: u32 = 16;
 
-/// Increments of each counter by key.
-type Sums = HashMap<Vec<u8>, Vec<i64>>;
-
 /// See the module.
 pub(crate) struct Engine {
     me: u128,
@@ -38,6 +36,8 @@ pub(crate) struct Engine {
     vector: BTreeMap<u128, (u64, Instant)>,
     /// What each receiver has.
     receivers: HashMap<u128, (u64, Instant)>,
+    /// The last number that was sent to each receiver that is connected.
+    sending: HashMap<u128, u64>,
     tables: Vec<Arc<Table>>,
     learning: Learning,
     succession: Succession,
@@ -64,6 +64,8 @@ pub(crate) enum Taken {
 pub(crate) struct PeersHandover {
     /// What is in the tables that are handed over, of each instance, this one included.
     pub(crate) vector: Vec<(u128, u64)>,
+    /// Some tables were not handed over whole.
+    pub(crate) lacks_tables: bool,
 }
 
 impl Engine {
@@ -75,6 +77,7 @@ impl Engine {
             journal: Journal::new(JOURNAL_BYTES_MAX),
             vector: BTreeMap::new(),
             receivers: HashMap::new(),
+            sending: HashMap::new(),
             tables: Vec::new(),
             learning: Learning::default(),
             succession: Succession::default(),
@@ -107,8 +110,8 @@ impl Engine {
         self.succession.is_paused
     }
 
-    pub(crate) fn needs_teaching(&self) -> bool {
-        self.learning.needs_teaching
+    pub(crate) fn wants_teaching_by(&self, sender: u128) -> bool {
+        self.learning.wants_teaching_by(sender)
     }
 
     pub(crate) fn table_names(&self) -> Vec<String> {
@@ -133,7 +136,8 @@ impl Engine {
         let is_known = |table: &Arc<Table>| self.tables.iter().any(|known| known.has_entries_of(table));
         // A table that is new here may be full at a peer.
         if self.learning.follows && !tables.iter().all(is_known) {
-            self.learning.needs_teaching = true;
+            self.learning.lacks_tables = true;
+            self.learning.partial.clear();
         }
         self.tables = tables;
         self.learning.follows = true;
@@ -147,12 +151,13 @@ impl Engine {
         }
         let at = self.milliseconds(now);
         self.receivers.retain(|_, (_, seen)| now.saturating_duration_since(*seen) < FORGOTTEN_AFTER);
-        let positions: Vec<u64> = self.receivers.values().map(|(position, _)| *position).collect();
+        let acknowledged = self.receivers.values().map(|(position, _)| *position);
+        let positions: Vec<u64> = acknowledged.chain(self.sending.values().copied()).collect();
         for table in &self.tables {
             let mut parts = Parts::new(table);
             table.drain(&mut |change| {
-                let Change { key, is_reset, values } = change;
-                parts.add(&Record { key: &key, is_reset, idle: 0, values });
+                let Change { key, is_reset, is_all, values } = change;
+                parts.add(&Record { key: &key, is_reset, is_all, idle: 0, values });
             });
             parts.finish().into_iter().for_each(|blocks| self.journal.push(at, blocks, &positions));
         }
@@ -186,21 +191,33 @@ impl Engine {
         }
         self.journal.after(after)?;
         self.acknowledged(receiver, after, now);
+        self.sending.insert(receiver, after);
         Ok(())
     }
 
-    /// Returns a frame with what follows a number, and its last number.
+    /// Returns a frame for a receiver with what follows a number, and its last number.
     ///
     /// # Errors
     /// It is not kept any more.
-    pub(crate) fn next_after(&mut self, position: u64, now: Instant) -> Result<Option<(Vec<u8>, u64)>, Gap> {
+    pub(crate) fn next_after(
+        &mut self,
+        receiver: u128,
+        position: u64,
+        now: Instant,
+    ) -> Result<Option<(Vec<u8>, u64)>, Gap> {
         let Some((first, last, at, blocks)) = self.journal.after(position)? else { return Ok(None) };
         let age = self.milliseconds(now).saturating_sub(at);
         let mut frame = Vec::with_capacity(blocks.len() + 64);
         write(&Frame::Segment(Segment { first, last, age, blocks }), &mut frame);
         self.figures.sent +=
             Blocks::new(blocks).flatten().map(|block| Records::new(block.records).count()).sum::<usize>() as u64;
+        self.sending.insert(receiver, last);
         Ok(Some((frame, last)))
+    }
+
+    /// A receiver is not connected any more.
+    pub(crate) fn part(&mut self, receiver: u128) {
+        self.sending.remove(&receiver);
     }
 
     /// A receiver has all up to a number.
@@ -234,7 +251,7 @@ impl Engine {
             let mut parts = Parts::new(table);
             // An empty block says that the table is here, and has nothing.
             parts.flush();
-            table.totals(now, |key, idle, values| parts.add(&Record { key, is_reset: false, idle, values }));
+            table.totals(now, |key, idle, values| parts.add(&Record { key, idle, values, ..Record::default() }));
             for blocks in parts.finish() {
                 let mut frame = Vec::with_capacity(blocks.len() + 8);
                 write(&Frame::State(&blocks), &mut frame);
@@ -251,17 +268,28 @@ impl Engine {
     // As a receiver.
 
     /// Returns what to ask a sender for; `None`: nothing yet, another teaches.
-    pub(crate) fn ask(&mut self, sender: u128) -> Option<Frame<'static>> {
+    pub(crate) fn ask(&mut self, sender: u128, now: Instant) -> Option<Frame<'static>> {
         self.learning.senders.insert(sender);
-        if self.learning.is_settled && !self.learning.needs_teaching {
+        if !self.learning.wants_teaching_by(sender) {
             let after = self.vector.get(&sender).map_or(0, |(number, _)| *number);
             return Some(Frame::Follow { after, known: self.known() });
         }
         if self.learning.teacher.is_some_and(|teacher| teacher != sender) || self.succession.is_paused {
             return None;
         }
+        if self.learning.has_better(sender, now) {
+            return None;
+        }
         self.learning.teacher = Some(sender);
         Some(Frame::Teach)
+    }
+
+    /// A sender knows too little itself. Tables that are lacking are no reason to wait for it.
+    pub(crate) fn not_yet(&mut self, sender: u128, now: Instant) {
+        self.release(sender);
+        if self.learning.is_settled && !self.learning.needs_teaching {
+            self.learning.note_partial(sender, now);
+        }
     }
 
     /// A sender does not teach, or not any more.
@@ -274,18 +302,19 @@ impl Engine {
     /// A sender is not connected any more.
     pub(crate) fn leave(&mut self, sender: u128) {
         self.release(sender);
-        self.learning.senders.remove(&sender);
+        self.learning.leave(sender);
     }
 
     /// A sender does not have what this instance lacks; `known`: it has what these have sent. To be taught by it is put off while that would
     /// lose what another has sent, who is not connected now.
     pub(crate) fn lacks(&mut self, sender: u128, known: &[u128], now: Instant) {
         let is_known = |instance: u128| known.contains(&instance);
+        // The first of those who lack something is who the others wait for.
         self.learning.needs_teaching |= self.may_adopt((sender, &is_known), now);
     }
 
     fn may_adopt(&mut self, (teacher, is_known): (u128, &dyn Fn(u128) -> bool), now: Instant) -> bool {
-        let since = *self.learning.lacking_since.get_or_insert(now);
+        let (_, since) = *self.learning.lacking_since.get_or_insert((teacher, now));
         let is_over = now.saturating_duration_since(since) >= self.learning.patience;
         is_over || self.missing(teacher, is_known).iter().all(|one| self.learning.senders.contains(one))
     }
@@ -319,6 +348,7 @@ impl Engine {
             self.take_block(sender, &block, segment.age, now);
         }
         self.note(sender, segment.last, now);
+        self.learning.forget_lack(sender);
         Taken::Has(segment.last)
     }
 
@@ -328,7 +358,8 @@ impl Engine {
             return;
         };
         for record in Records::new(block.records).flatten() {
-            let change = Change { key: record.key.to_vec(), is_reset: record.is_reset, values: record.values };
+            let Record { key, is_reset, is_all, values, .. } = record;
+            let change = Change { key: key.to_vec(), is_reset, is_all, values };
             if table.apply(&change, age, (now, &mut chance)) {
                 self.figures.received += 1;
             } else {
@@ -360,7 +391,8 @@ impl Engine {
         self.vector.insert(instance, (number, now));
     }
 
-    /// Takes over all that a teacher knows.
+    /// Takes over all that a teacher knows. One that does not have all tables of this instance is passed over, as long as another may. If there
+    /// is none, its tables are taken over as far as that neither loses nor doubles what is in the others.
     pub(crate) fn adopt(
         &mut self,
         teacher: u128,
@@ -368,24 +400,33 @@ impl Engine {
         now: Instant,
     ) {
         self.release(teacher);
+        let is_whole = self.tables.iter().all(|table| totals.contains_key(table.name().as_str()));
         let theirs: BTreeMap<u128, u64> = vector.iter().copied().collect();
-        let own = self.own_after(theirs.get(&self.me).copied().unwrap_or(0));
+        let number = |one: &u128| if *one == teacher { head } else { theirs.get(one).copied().unwrap_or(0) };
+        let is_ahead = self.vector.iter().all(|(one, (has, _))| number(one) >= *has);
+        if !is_whole && !self.learning.may_take_part(teacher, is_ahead, now) {
+            return;
+        }
+        let own = own_after(&self.journal, &self.tables, theirs.get(&self.me).copied().unwrap_or(0));
         let is_known = |instance: u128| theirs.contains_key(&instance);
         if self.learning.is_settled && own.is_some() && !self.may_adopt((teacher, &is_known), now) {
             self.learning.needs_teaching = false;
+            self.learning.note_partial(teacher, now);
             return;
         }
         // What others have sent that the teacher does not know at all comes again from those who are there.
         let missing = self.missing(teacher, &is_known);
         let can_come_again =
             self.learning.given_up < GIVEN_UP_MAX && missing.iter().all(|one| self.learning.senders.contains(one));
-        let is_exact = own.is_some() && (missing.is_empty() || can_come_again);
+        let is_exact = own.is_some() && (missing.is_empty() || can_come_again) && (is_whole || is_ahead);
         self.learning.given_up += u32::from(is_exact && !missing.is_empty());
-        let (own, nothing) = (own.unwrap_or_default(), HashMap::new());
+        let (own, nothing) = (own.unwrap_or_default(), Own::default());
         for table in &self.tables {
             let name = table.name().as_str();
             if let Some(totals) = totals.remove(name) {
-                table.adopt(totals, (own.get(name).unwrap_or(&nothing), is_exact), (now, &mut chance));
+                let own = own.get(name).unwrap_or(&nothing);
+                let totals = if own.is_cleared { Totals::new() } else { totals };
+                table.adopt(totals, (&own.sums, is_exact), (now, &mut chance));
             }
         }
         if is_exact {
@@ -398,25 +439,9 @@ impl Engine {
         }
         self.note(teacher, head, now);
         (self.learning.is_settled, self.learning.needs_teaching, self.learning.lacking_since) = (true, false, None);
+        self.learning.lacks_tables = !is_whole;
         self.learning.epoch += 1;
         self.figures.resyncs += 1;
-    }
-
-    /// What was counted here after a number, by table and key; `None`: not all of it is kept.
-    fn own_after(&self, mut position: u64) -> Option<HashMap<String, Sums>> {
-        let mut own: HashMap<String, Sums> = HashMap::new();
-        while let Some((_, last, _, blocks)) = self.journal.after(position).ok()? {
-            position = last;
-            for block in Blocks::new(blocks).flatten() {
-                let sums = own.entry(block.table.to_owned()).or_default();
-                for record in Records::new(block.records).flatten() {
-                    let sum = sums.entry(record.key.to_vec()).or_default();
-                    sum.resize(sum.len().max(record.values.len()), 0);
-                    sum.iter_mut().zip(record.values).for_each(|(sum, value)| *sum = sum.wrapping_add(value));
-                }
-            }
-        }
-        Some(own)
     }
 
     // Between processes.
@@ -443,7 +468,7 @@ impl Engine {
 
     pub(crate) fn hand_over(&self) -> PeersHandover {
         let others = self.vector.iter().map(|(instance, (number, _))| (*instance, *number));
-        PeersHandover { vector: others.chain([(self.me, self.head())]).collect() }
+        PeersHandover { vector: others.chain([(self.me, self.head())]).collect(), lacks_tables: false }
     }
 
     pub(crate) fn inherit(&mut self, handed: &PeersHandover, now: Instant) {
@@ -451,6 +476,7 @@ impl Engine {
             self.note(*instance, *number, now);
         }
         self.learning.is_settled = true;
+        self.learning.lacks_tables |= handed.lacks_tables;
     }
 }
 

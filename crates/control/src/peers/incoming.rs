@@ -1,5 +1,6 @@
 //! Connections of members: they bring what others count.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -9,12 +10,11 @@ use tokio::time::sleep;
 use wire::peers::Frame;
 
 use super::connection::{Connection, SILENCE_MAX, Secrets};
+use super::doors::{Doors, Waiting};
 use super::engine::Taken;
 use super::shared::{Entered, Shared};
 use super::state::Collected;
 
-/// Connections at a time, those included that are not greeted yet.
-const CONNECTIONS_MAX: usize = 128;
 /// Pause before an address is bound again that is taken.
 const BIND_AGAIN: Duration = Duration::from_millis(50);
 /// Attempts until that is logged: the process before may be about to leave it.
@@ -23,10 +23,10 @@ const BIND_QUIETLY: u32 = 60;
 const ASK_EVERY: Duration = Duration::from_millis(200);
 const PING_EVERY: Duration = Duration::from_secs(1);
 /// Time for a teacher to send all that it knows.
-const TEACHING_MAX: Duration = Duration::from_secs(60);
+pub(super) const TEACHING_MAX: Duration = Duration::from_secs(60);
 
 /// Listens for peers.
-pub(super) async fn listen(address: std::net::SocketAddr, secrets: Rc<Secrets>, shared: Shared) {
+pub(super) async fn listen(address: SocketAddr, secrets: Rc<Secrets>, shared: Shared) {
     let mut failures = 0;
     let listener = loop {
         match TcpListener::bind(address).await {
@@ -42,39 +42,56 @@ pub(super) async fn listen(address: std::net::SocketAddr, secrets: Rc<Secrets>, 
     };
     telemetry::log::info("listening for peers", &[("address", &address)]);
     // They end with this.
-    let mut connections = JoinSet::new();
+    let (mut connections, doors) = (JoinSet::new(), Doors::default());
     loop {
         while connections.try_join_next().is_some() {}
         let accepted = listener.accept().await;
         match accepted {
-            Ok((stream, _)) if connections.len() < CONNECTIONS_MAX => {
-                connections.spawn_local(welcome(stream, Rc::clone(&secrets), shared.clone()));
+            Ok((stream, from)) => {
+                let is_member = shared.board().has_member_at(from.ip());
+                if let Some(waiting) = doors.knock(from.ip(), is_member) {
+                    connections.spawn_local(welcome((stream, from), (Rc::clone(&secrets), shared.clone()), waiting));
+                } else {
+                    shared.board().refused += 1;
+                }
             }
-            Ok(_) => shared.board().refused += 1,
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
     }
 }
 
-async fn welcome(stream: TcpStream, secrets: Rc<Secrets>, shared: Shared) {
-    let from = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+async fn welcome((stream, from): (TcpStream, SocketAddr), (secrets, shared): (Rc<Secrets>, Shared), waiting: Waiting) {
+    let (ip, from) = (from.ip(), from.to_string());
     match Connection::accept(stream, &secrets, &shared.hello()).await {
         Err(why) => {
             shared.board().refused += 1;
             shared.warn_of_stranger(&from, &why);
         }
         // It has found itself.
-        Ok((_, hello)) if hello.instance == shared.me() => {}
-        Ok((mut connection, hello)) => {
+        Ok((_, _, hello)) if hello.instance == shared.me() => {}
+        Ok((mut connection, shown, hello)) => {
             if connection.confirmed().await.is_err() {
                 return;
             }
-            let entered = shared.enter(&hello);
+            let Some(_place) = waiting.enter() else {
+                shared.board().refused += 1;
+                return;
+            };
+            let Some(entered) = shared.enter(&hello, shown) else {
+                shared.board().refused += 1;
+                shared.warn_of_stranger(&from, "it greets as a peer that is connected with another certificate");
+                return;
+            };
             let instance = format!("{:032x}", hello.instance);
-            telemetry::log::info("a peer has connected", &[("from", &from), ("instance", &instance)]);
+            let may_log = |line: &str| shared.board().may_log(&format!("{line} {ip}"), Instant::now());
+            if may_log("connected") {
+                telemetry::log::info("a peer has connected", &[("from", &from), ("instance", &instance)]);
+            }
             let why = hear(connection, &entered, &shared).await.err().unwrap_or_default();
             drop(entered);
-            telemetry::log::info("a peer has left", &[("from", &from), ("instance", &instance), ("reason", &why)]);
+            if may_log("left") {
+                telemetry::log::info("a peer has left", &[("from", &from), ("instance", &instance), ("reason", &why)]);
+            }
         }
     }
 }
@@ -153,10 +170,10 @@ impl Hearing<'_> {
         match self.asked {
             Asked::Teach(at) if at.elapsed() > TEACHING_MAX => return Err("it took too long to teach".to_owned()),
             Asked::Teach(_) => return Ok(None),
-            Asked::Follow if self.epoch == engine.epoch() && !engine.needs_teaching() => return Ok(None),
+            Asked::Follow if self.epoch == engine.epoch() && !engine.wants_teaching_by(self.sender) => return Ok(None),
             Asked::Follow | Asked::Nothing => {}
         }
-        let frame = engine.ask(self.sender);
+        let frame = engine.ask(self.sender, Instant::now());
         self.epoch = engine.epoch();
         match &frame {
             Some(Frame::Teach) => {
@@ -194,7 +211,7 @@ impl Hearing<'_> {
                     self.asked = Asked::Nothing;
                 }
                 Frame::NotYet => {
-                    engine.release(self.sender);
+                    engine.not_yet(self.sender, now);
                     self.asked = Asked::Nothing;
                 }
                 Frame::State(blocks) if matches!(self.asked, Asked::Teach(_)) => {

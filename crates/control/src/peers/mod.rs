@@ -4,9 +4,11 @@
 //! All of it runs on a thread of its own, which is there once there are peers.
 
 mod connection;
+mod doors;
 mod engine;
 mod incoming;
 mod outgoing;
+mod own;
 mod parts;
 mod shared;
 mod standing;
@@ -205,10 +207,10 @@ pub(crate) fn hand_over(shared: &Shared) -> Value {
 }
 
 /// Takes over what [`hand_over`] returned.
-pub(crate) fn inherit(shared: &Shared, told: &Value) {
+pub(crate) fn inherit(shared: &Shared, told: &Value, lacks_tables: bool) {
     let pair = |told: &Value| Some((u128::from_str_radix(told[0].as_str()?, 16).ok()?, told[1].as_u64()?));
     let vector: Option<Vec<_>> = told.as_array().and_then(|all| all.iter().map(pair).collect());
     if let Some(vector) = vector.filter(|vector| !vector.is_empty()) {
-        shared.engine().inherit(&PeersHandover { vector }, Instant::now());
+        shared.engine().inherit(&PeersHandover { vector, lacks_tables }, Instant::now());
     }
 }

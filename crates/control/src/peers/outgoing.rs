@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 use wire::peers::{Frame, Gap, Hello};
 
 use super::connection::{Connection, GREETING_WITHIN, SILENCE_MAX, Secrets};
+use super::incoming::TEACHING_MAX;
 use super::shared::Shared;
 use super::status::{Key, PeerState};
 use crate::providers::backoff::jittered;
@@ -21,6 +22,10 @@ const ADDRESSES_MAX: usize = 64;
 /// The longest pause between attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// A connection that lasts so long, or over which something was acknowledged, is a good one: the next attempt comes soon.
+const GOOD_AFTER: Duration = Duration::from_secs(5);
+/// A peer that connects ends a pause no more often.
+const WAKE_EVERY: Duration = Duration::from_secs(1);
 /// Pause before an address is tried again that is this instance, or one that is connected by another address.
 const KNOWN_PAUSE: Duration = Duration::from_secs(5);
 /// A state is sent no more often.
@@ -73,7 +78,7 @@ fn unresolved(shared: &Shared, name: &str, why: &str) {
 pub(super) async fn keep(key: Key, secrets: Rc<Secrets>, shared: Shared) {
     let is_retired = shared.engine().is_retired();
     let pause_max = if is_retired { PAUSE_MIN } else { PAUSE_MAX };
-    let mut pause = PAUSE_MIN;
+    let (mut pause, mut woken) = (PAUSE_MIN, None);
     loop {
         let dialed = Connection::dial((&key.1, &key.0), &secrets, &shared.hello()).await;
         let wait = match dialed {
@@ -89,10 +94,12 @@ pub(super) async fn keep(key: Key, secrets: Rc<Secrets>, shared: Shared) {
             Ok((connection, hello)) => match Place::take(&shared, &key, hello.instance) {
                 None => KNOWN_PAUSE,
                 Some(_place) => {
-                    pause = PAUSE_MIN;
                     shared.connected(&key, &hello);
-                    let why = serve(connection, &hello, &shared).await.err().unwrap_or_default();
-                    shared.failed(&key, &why);
+                    let (begun, mut is_good) = (Instant::now(), false);
+                    let served = serve(connection, &hello, (&shared, &mut is_good)).await;
+                    shared.failed(&key, &served.err().unwrap_or_default());
+                    is_good |= begun.elapsed() >= GOOD_AFTER;
+                    pause = if is_good { PAUSE_MIN } else { (pause * 2).min(pause_max) };
                     pause
                 }
             },
@@ -100,9 +107,18 @@ pub(super) async fn keep(key: Key, secrets: Rc<Secrets>, shared: Shared) {
         tokio::select! {
             () = sleep(jittered(wait, &key.1)) => {}
             // One that has come may be the one that could not be reached.
-            () = shared.arrived() => {}
+            () = wake(&shared, &mut woken) => {}
         }
     }
+}
+
+/// Waits until a peer connects.
+async fn wake(shared: &Shared, woken: &mut Option<Instant>) {
+    shared.arrived().await;
+    if let Some(woken) = woken {
+        sleep(WAKE_EVERY.saturating_sub(woken.elapsed())).await;
+    }
+    *woken = Some(Instant::now());
 }
 
 /// The one connection to an instance.
@@ -122,37 +138,42 @@ impl<'a> Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.0.board().outgoing.remove(&self.1);
+        self.0.engine().part(self.1);
     }
 }
 
-/// Sends until something fails.
-async fn serve(mut connection: Connection, hello: &Hello, shared: &Shared) -> Result<(), String> {
+/// Sends until something fails. Notes when the first number is acknowledged.
+async fn serve(
+    mut connection: Connection,
+    hello: &Hello,
+    (shared, is_good): (&Shared, &mut bool),
+) -> Result<(), String> {
     // This one is meant: another connection to the same instance says nothing after its greeting.
     connection.send(&Frame::Ping).await?;
     let mut position = None;
     let (mut heard, mut pinged, mut taught) = (Instant::now(), Instant::now(), None);
     loop {
-        while let Some(answer) = answer(&mut connection, hello.instance, shared, &mut position)? {
+        while let Some(answer) = answer(&mut connection, hello.instance, shared, (&mut position, &mut *is_good))? {
             match answer {
                 Answer::Gap => connection.send(&gap(shared)).await?,
                 Answer::Teach => {
                     let now = Instant::now();
                     let is_soon = taught.is_some_and(|taught| now - taught < TEACH_EVERY);
-                    let state = if is_soon { None } else { shared.engine().state(now) };
+                    // The state of all tables is in memory until it is sent: one at a time.
+                    let teaching = shared.teaching().filter(|_| !is_soon);
+                    let state = teaching.as_ref().and_then(|_| shared.engine().state(now));
                     match state {
                         None => connection.send(&Frame::NotYet).await?,
                         Some(frames) => {
                             taught = Some(now);
-                            for frame in frames {
-                                connection.send_bytes(&frame).await?;
-                            }
+                            teach(&mut connection, frames).await?;
                         }
                     }
                 }
             }
         }
         while let Some(after) = position {
-            let next = shared.engine().next_after(after, Instant::now());
+            let next = shared.engine().next_after(hello.instance, after, Instant::now());
             match next {
                 Ok(None) => break,
                 Ok(Some((frame, last))) => {
@@ -183,6 +204,16 @@ async fn serve(mut connection: Connection, hello: &Hello, shared: &Shared) -> Re
     }
 }
 
+async fn teach(connection: &mut Connection, frames: Vec<Vec<u8>>) -> Result<(), String> {
+    let sending = async {
+        for frame in frames {
+            connection.send_bytes(&frame).await?;
+        }
+        Ok(())
+    };
+    timeout(TEACHING_MAX, sending).await.map_err(|_| format!("it was not taught within {TEACHING_MAX:?}"))?
+}
+
 fn gap(shared: &Shared) -> Frame<'static> {
     Frame::Gap(shared.engine().known())
 }
@@ -197,7 +228,7 @@ fn answer(
     connection: &mut Connection,
     receiver: u128,
     shared: &Shared,
-    position: &mut Option<u64>,
+    (position, is_good): (&mut Option<u64>, &mut bool),
 ) -> Result<Option<Answer>, String> {
     while let Some(frame) = connection.frame()? {
         let mut engine = shared.engine();
@@ -213,7 +244,10 @@ fn answer(
                 *position = None;
                 return Ok(Some(Answer::Teach));
             }
-            Frame::Ack(number) => engine.acknowledged(receiver, number, Instant::now()),
+            Frame::Ack(number) => {
+                engine.acknowledged(receiver, number, Instant::now());
+                *is_good = true;
+            }
             Frame::Ping | Frame::Unknown(_) => {}
             _ => return Err("it sent a frame that a receiver does not send".to_owned()),
         }

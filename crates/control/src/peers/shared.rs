@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use wire::peers::{Hello, VERSION};
 
+use super::connection::Shown;
 use super::engine::Engine;
-use super::status::{Board, Key, PeerState, PeersStatus};
+use super::status::{Board, Incoming, Key, PeerState, PeersStatus};
 use crate::chance::chance;
 
 /// See the module. Cheap to clone.
@@ -22,6 +23,7 @@ struct Inner {
     board: Mutex<Board>,
     drained: Notify,
     arrived: Notify,
+    teaching: Arc<Semaphore>,
 }
 
 impl Default for Shared {
@@ -36,6 +38,7 @@ impl Default for Shared {
             board: Mutex::default(),
             drained: Notify::new(),
             arrived: Notify::new(),
+            teaching: Arc::new(Semaphore::new(1)),
         }))
     }
 }
@@ -70,10 +73,15 @@ impl Shared {
         self.0.arrived.notified().await;
     }
 
+    /// Returns the right to teach, which one link has at a time.
+    pub(crate) fn teaching(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.teaching).try_acquire_owned().ok()
+    }
+
     /// Collects what was counted, and wakes the links.
     pub(crate) fn drain(&self) {
         let now = Instant::now();
-        let has_teacher = self.board().incoming.values().any(|(_, is_settled)| *is_settled);
+        let has_teacher = self.board().incoming.values().any(|known| known.is_settled);
         let mut engine = self.engine();
         let before = engine.head();
         engine.drain(now);
@@ -84,7 +92,14 @@ impl Shared {
     }
 
     pub(crate) fn connected(&self, key: &Key, hello: &Hello) {
-        self.board().note(key, PeerState::Connected, Some(hello.instance));
+        let may_log = {
+            let mut board = self.board();
+            board.note(key, PeerState::Connected, Some(hello.instance));
+            board.may_log(&format!("to {}", key.1), Instant::now())
+        };
+        if !may_log {
+            return;
+        }
         let instance = format!("{:032x}", hello.instance);
         let pairs: telemetry::log::Pairs<'_> =
             &[("member", &key.0), ("address", &key.1), ("instance", &instance), ("host", &hello.name)];
@@ -93,20 +108,27 @@ impl Shared {
 
     /// Logs a failure, unless it is the same again.
     pub(crate) fn failed(&self, key: &Key, why: &str) {
-        if self.board().fail(key, why) {
+        let mut board = self.board();
+        let may_log = board.fail(key, why) && board.may_log(&format!("not to {}", key.1), Instant::now());
+        drop(board);
+        if may_log {
             let pairs: telemetry::log::Pairs<'_> = &[("member", &key.0), ("address", &key.1), ("reason", &why)];
             telemetry::log::warn("not connected to a peer", pairs);
         }
     }
 
-    /// Notes the connection of a sender; one that it had before ends.
-    pub(crate) fn enter(&self, hello: &Hello) -> Entered {
+    /// Notes the connection of a sender; one that it had before ends. `None`: who is connected under this number has shown another
+    /// certificate.
+    pub(crate) fn enter(&self, hello: &Hello, shown: Shown) -> Option<Entered> {
         let mut board = self.board();
+        if board.incoming.get(&hello.instance).is_some_and(|known| known.shown != shown) {
+            return None;
+        }
         board.connections += 1;
         let number = board.connections;
-        board.incoming.insert(hello.instance, (number, hello.is_settled));
+        board.incoming.insert(hello.instance, Incoming { number, is_settled: hello.is_settled, shown });
         self.0.arrived.notify_waiters();
-        Entered { shared: self.clone(), instance: hello.instance, number }
+        Some(Entered { shared: self.clone(), instance: hello.instance, number })
     }
 
     /// Logs a connection that was refused: the first at once, and others once in a while.
@@ -184,7 +206,7 @@ impl Entered {
 
     /// Returns whether the sender has no later one.
     pub(crate) fn is_current(&self) -> bool {
-        self.shared.board().incoming.get(&self.instance).is_some_and(|(current, _)| *current == self.number)
+        self.shared.board().incoming.get(&self.instance).is_some_and(|known| known.number == self.number)
     }
 }
 
@@ -194,5 +216,24 @@ impl Drop for Entered {
             self.shared.board().incoming.remove(&self.instance);
             self.shared.engine().leave(self.instance);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_belongs_to_the_certificate_that_it_came_with_as_long_as_it_is_there() {
+        let (shared, hello) =
+            (Shared::default(), Hello { version: 1, instance: 7, is_settled: true, name: "x".into() });
+        let shown = |byte: u8| Some(vec![byte].into());
+        let first = shared.enter(&hello, shown(1)).unwrap();
+        assert!(shared.enter(&hello, shown(2)).is_none() && shared.enter(&hello, None).is_none());
+        assert!(first.is_current());
+        let again = shared.enter(&hello, shown(1)).unwrap();
+        assert!(!first.is_current() && again.is_current());
+        drop((first, again));
+        assert!(shared.enter(&hello, shown(2)).is_some());
     }
 }

@@ -17,8 +17,13 @@ pub(super) struct Learning {
     pub(super) senders: HashSet<u128>,
     /// Times that what an instance has sent was given up, to be asked for again.
     pub(super) given_up: u32,
-    /// Since when a sender does not have what this instance lacks, and how long that may be so.
-    pub(super) lacking_since: Option<Instant>,
+    /// There are tables that no teacher has given yet.
+    pub(super) lacks_tables: bool,
+    /// Senders that cannot teach all tables, and since when there is one.
+    pub(super) partial: HashSet<u128>,
+    pub(super) partial_since: Option<Instant>,
+    /// The sender that does not have what this instance lacks, since when, and how long that may be so.
+    pub(super) lacking_since: Option<(u128, Instant)>,
     pub(super) patience: Duration,
     /// Changes when the vector has gone back.
     pub(super) epoch: u64,
@@ -33,10 +38,59 @@ impl Default for Learning {
             teacher: None,
             senders: HashSet::new(),
             given_up: 0,
+            lacks_tables: false,
+            partial: HashSet::new(),
+            partial_since: None,
             lacking_since: None,
             patience: PATIENCE,
             epoch: 0,
         }
+    }
+}
+
+impl Learning {
+    /// Returns whether a sender is to teach, before what it counts is taken in.
+    pub(super) fn wants_teaching_by(&self, sender: u128) -> bool {
+        !self.is_settled || self.needs_teaching || self.lacks_tables && !self.partial.contains(&sender)
+    }
+
+    /// Returns whether another may teach more than a sender that cannot teach all: those are waited for, for a while.
+    pub(super) fn has_better(&self, sender: u128, now: Instant) -> bool {
+        self.is_patient(now)
+            && self.partial.contains(&sender)
+            && self.senders.iter().any(|one| !self.partial.contains(one))
+    }
+
+    fn is_patient(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.partial_since.unwrap_or(now)) < PATIENCE
+    }
+
+    /// A teacher does not have all tables. Returns whether what it has is taken over: at once only if it is ahead in all that is here.
+    pub(super) fn may_take_part(&mut self, teacher: u128, is_ahead: bool, now: Instant) -> bool {
+        self.note_partial(teacher, now);
+        let is_needed = !self.is_settled || self.needs_teaching;
+        is_needed && !self.has_better(teacher, now) && (is_ahead || !self.is_patient(now))
+    }
+
+    /// A sender cannot teach all tables.
+    pub(super) fn note_partial(&mut self, sender: u128, now: Instant) {
+        self.partial.insert(sender);
+        self.partial_since.get_or_insert(now);
+    }
+
+    /// A sender is not connected any more.
+    pub(super) fn leave(&mut self, sender: u128) {
+        self.senders.remove(&sender);
+        self.partial.remove(&sender);
+        if self.partial.is_empty() {
+            self.partial_since = None;
+        }
+        self.forget_lack(sender);
+    }
+
+    /// A sender has what follows after all.
+    pub(super) fn forget_lack(&mut self, sender: u128) {
+        self.lacking_since = self.lacking_since.filter(|(lacking, _)| *lacking != sender);
     }
 }
 

@@ -1,9 +1,12 @@
 //! How it stands with peers, for those who look.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
 use telemetry::{Gauge, Metric};
+
+use super::connection::Shown;
 
 /// The state of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,23 +107,56 @@ impl PeersStatus {
 /// A member as it is written, and its address.
 pub(crate) type Key = (String, String);
 
+/// The connection of a sender.
+pub(crate) struct Incoming {
+    pub(crate) number: u64,
+    /// It knew enough to teach.
+    pub(crate) is_settled: bool,
+    pub(crate) shown: Shown,
+}
+
 /// What links note of themselves.
 #[derive(Default)]
 pub(crate) struct Board {
     pub(crate) members: BTreeMap<Key, PeerStatus>,
-    /// Instances whose counts come here, and whether each knew enough to teach; with a number for each connection.
-    pub(crate) incoming: BTreeMap<u128, (u64, bool)>,
+    /// Instances whose counts come here.
+    pub(crate) incoming: BTreeMap<u128, Incoming>,
     /// Instances that are sent to.
     pub(crate) outgoing: BTreeMap<u128, Key>,
     pub(crate) refused: u64,
     pub(crate) connections: u64,
     pub(crate) told_of_stranger: Option<Instant>,
+    /// Lines of the log by what they are about: since when, and how many.
+    lines: BTreeMap<String, (Instant, u32)>,
 }
+
+/// So many lines about the same are logged in this time.
+const LINES: u32 = 4;
+const LINES_WITHIN: Duration = Duration::from_secs(10);
+/// Things that lines are about. With more, no others are logged until their time is over.
+const LINES_ABOUT_MAX: usize = 256;
 
 impl Board {
     pub(crate) fn note(&mut self, key: &Key, state: PeerState, instance: Option<u128>) {
         let member = self.entry(key);
         (member.state, member.instance) = (state, instance);
+    }
+
+    /// Returns whether a line may be logged: a peer that comes and goes again and again does not fill the log.
+    pub(crate) fn may_log(&mut self, about: &str, now: Instant) -> bool {
+        self.lines.retain(|_, (since, _)| now.saturating_duration_since(*since) < LINES_WITHIN);
+        if self.lines.len() >= LINES_ABOUT_MAX && !self.lines.contains_key(about) {
+            return false;
+        }
+        let (_, count) = self.lines.entry(about.to_owned()).or_insert((now, 0));
+        *count += 1;
+        *count <= LINES
+    }
+
+    /// Returns whether a member was found at an address.
+    pub(crate) fn has_member_at(&self, from: IpAddr) -> bool {
+        let at = |address: &String| address.parse::<SocketAddr>().map(|address| address.ip().to_canonical());
+        self.members.keys().any(|(_, address)| at(address) == Ok(from.to_canonical()))
     }
 
     /// Returns whether that is another failure than the last.
@@ -136,5 +172,20 @@ impl Board {
     fn entry(&mut self, key: &Key) -> &mut PeerStatus {
         let (member, address) = key.clone();
         self.members.entry(key.clone()).or_insert_with(|| PeerStatus { member, address, ..PeerStatus::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_comes_and_goes_logs_a_few_lines_in_a_while() {
+        let (mut board, now) = (Board::default(), Instant::now());
+        let count = |board: &mut Board, about: &str, now| (0..100).filter(|_| board.may_log(about, now)).count();
+        assert_eq!([count(&mut board, "a", now), count(&mut board, "b", now)], [4, 4]);
+        assert_eq!(count(&mut board, "a", now + LINES_WITHIN), 4);
+        (0..1_000).for_each(|number| _ = board.may_log(&number.to_string(), now));
+        assert!(board.lines.len() <= LINES_ABOUT_MAX);
     }
 }

@@ -72,8 +72,8 @@ fn take_in(told: &Value, plan: &Plan, (telemetry, view): (&Telemetry, &View)) {
     handover::inherit_endpoints(plan, &told["endpoints"], now);
     handover::inherit_circuits(plan, &told["circuits"], now);
     handover::inherit_sessions(plan, &told["sessions"], now);
-    handover_tables::inherit_tables(plan, &told["tables"], now);
-    view.inherit_peers(&told["peers"]);
+    let is_whole = handover_tables::inherit_tables(plan, &told["tables"], now);
+    view.inherit_peers(&told["peers"], !is_whole);
     handover_limits::inherit_limits(plan, &told["rates"], now);
     handover_limits::inherit_limits(plan, &told["places"], now);
     // It may be a part, without these.

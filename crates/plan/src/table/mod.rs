@@ -228,8 +228,9 @@ impl Table {
     pub fn clear(&self, key: Option<&[u8]>, now: Instant) -> usize {
         let Some(store) = self.known() else { return 0 };
         let time = self.time(store.tick(now));
-        let forget = |mut entry: Entry<'_>| {
-            self.note_removed(&entry);
+        let mut is_told = true;
+        let mut forget = |mut entry: Entry<'_>, is_alive| {
+            is_told &= self.note_removed(&entry, is_alive);
             entry.forget();
         };
         let count = match key {
@@ -237,12 +238,15 @@ impl Table {
                 let hash = store.hash(&self.kept_key(key));
                 store.with_bucket(hash, |bucket| {
                     let found = bucket.find(hash, time);
-                    found.into_iter().for_each(|place| forget(bucket.entry(place)));
+                    found.into_iter().for_each(|place| forget(bucket.entry(place), true));
                     usize::from(found.is_some())
                 })
             }
-            None => store.clear(forget),
+            None => store.clear(time, forget),
         };
+        if !is_told {
+            self.note_cleared(key.is_some());
+        }
         self.state.entries.fetch_sub(count as u64, Ordering::Relaxed);
         count
     }

@@ -21,8 +21,8 @@ use crate::keyed;
 /// Lists of entries that peers are to hear of, and hashes in each. With more, all entries are looked at.
 const LISTS: usize = 16;
 const LIST_MAX: usize = 4096;
-/// Removed entries that peers have not heard of.
-const REMOVED_MAX: usize = 65_536;
+/// Removed entries of each list that peers have not heard of: 65,536 in all.
+const REMOVED_MAX: usize = 65_536 / LISTS;
 /// Bytes that a key begins with when it is longer than a table keeps.
 const BEGINNING_BYTES: usize = 15;
 
@@ -32,7 +32,10 @@ pub(super) struct Shared {
     /// Hashes of entries that peers are to hear of.
     noted: [Mutex<Vec<u64>>; LISTS],
     is_flooded: AtomicBool,
-    removed: Mutex<Vec<Change>>,
+    /// By the list of their hash.
+    removed: [Mutex<Vec<Change>>; LISTS],
+    /// The administrator has removed more entries than `removed` keeps.
+    is_cleared: AtomicBool,
     lost: AtomicU64,
 }
 
@@ -42,7 +45,8 @@ impl Default for Shared {
             store: OnceLock::new(),
             noted: std::array::from_fn(|_| Mutex::default()),
             is_flooded: AtomicBool::new(false),
-            removed: Mutex::default(),
+            removed: std::array::from_fn(|_| Mutex::default()),
+            is_cleared: AtomicBool::new(false),
             lost: AtomicU64::new(0),
         }
     }
@@ -55,6 +59,8 @@ pub struct Change {
     pub key: Vec<u8>,
     /// The administrator has removed the entry.
     pub is_reset: bool,
+    /// The administrator has removed all entries of the table; there is no key and no value then.
+    pub is_all: bool,
     /// Increments, in an order that all tables of one [`Table::fingerprint`] have.
     pub values: Vec<i64>,
 }
@@ -72,11 +78,18 @@ impl Shared {
         }
     }
 
-    fn remove(&self, change: Change) {
-        let mut removed = lock(&self.removed);
-        if removed.len() < REMOVED_MAX {
+    /// Keeps what peers are to hear of an entry that is gone. Returns whether there was room.
+    fn remove(&self, hash: u64, change: Change) -> bool {
+        let mut removed = lock(&self.removed[hash as usize % LISTS]);
+        let has_room = removed.len() < REMOVED_MAX;
+        if has_room {
             removed.push(change);
-        } else {
+        }
+        has_room
+    }
+
+    fn remove_evicted(&self, (hash, change): (u64, Change)) {
+        if !self.remove(hash, change) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -166,15 +179,17 @@ impl Table {
         amounts: &[(Counter, u64)],
         tick: u64,
     ) {
-        store.with_bucket(key.0, |bucket| {
-            let place = self.place_shared(shared, bucket, key, self.time(tick));
+        let gone = store.with_bucket(key.0, |bucket| {
+            let (place, gone) = self.place_shared(bucket, key, self.time(tick));
             let mut entry = bucket.entry(place);
             for (counter, amount) in amounts.iter().filter(|(_, amount)| *amount > 0) {
                 let amount = i64::try_from(*amount).unwrap_or(i64::MAX);
                 self.layout.add_shared(&mut entry, (*counter, amount), 0, tick);
                 self.add_unsent(shared, &mut entry, *counter, amount);
             }
+            gone
         });
+        gone.into_iter().for_each(|gone| shared.remove_evicted(gone));
     }
 
     fn add_unsent(&self, shared: &Shared, entry: &mut Entry<'_>, counter: Counter, amount: i64) {
@@ -185,20 +200,27 @@ impl Table {
         }
     }
 
-    /// As [`Table::place`]; what peers have not heard of the entry that makes room is kept for them.
-    fn place_shared(&self, shared: &Shared, bucket: &mut Bucket<'_>, key: (u64, Option<&[u8]>), time: Time) -> usize {
+    /// As [`Table::place`]. Returns with it what peers have not heard of the entry that makes room, to be kept for them once the lock of the
+    /// bucket is free.
+    fn place_shared(
+        &self,
+        bucket: &mut Bucket<'_>,
+        key: (u64, Option<&[u8]>),
+        time: Time,
+    ) -> (usize, Option<(u64, Change)>) {
+        let mut unsent = None;
         let found = bucket.find_or_make_over(key, time, |gone| {
-            self.unsent_of(gone).into_iter().for_each(|change| shared.remove(change));
+            unsent = self.unsent_of(gone).map(|change| (gone.hash(), change));
         });
         self.count_found(&found);
-        found.place
+        (found.place, unsent)
     }
 
     /// What peers have not heard of an entry.
     fn unsent_of(&self, entry: &Entry<'_>) -> Option<Change> {
         let values: Vec<i64> = self.layout.unsent().iter().map(|(_, word)| entry.unsent(*word)).collect();
         let key = entry.key().filter(|_| !entry.is_nameless() && values.iter().any(|value| *value != 0))?;
-        Some(Change { key: key.to_vec(), is_reset: false, values })
+        Some(Change { key: key.to_vec(), values, ..Change::default() })
     }
 
     fn take_unsent(&self, entry: &mut Entry<'_>) -> Option<Change> {
@@ -211,7 +233,15 @@ impl Table {
     /// Takes what was counted since the last call, for peers.
     pub fn drain(&self, sink: &mut dyn FnMut(Change)) {
         let Some((shared, store)) = self.shared() else { return };
-        std::mem::take(&mut *lock(&shared.removed)).into_iter().for_each(&mut *sink);
+        // What was removed before all entries comes first, and what was counted since comes after it.
+        let is_cleared = shared.is_cleared.swap(false, Ordering::Relaxed);
+        for list in &shared.removed {
+            let removed = std::mem::take(&mut *lock(list));
+            removed.into_iter().for_each(&mut *sink);
+        }
+        if is_cleared {
+            sink(Change { is_all: true, ..Change::default() });
+        }
         if shared.is_flooded.swap(false, Ordering::Relaxed) {
             shared.noted.iter().for_each(|list| lock(list).clear());
             let all = Time { now: 0, alive_from: 0 };
@@ -230,34 +260,68 @@ impl Table {
     }
 
     /// Adds what a peer has counted so many milliseconds ago. Returns whether it is of use: its values are as many as the table has.
+    ///
+    /// What is taken off never leaves less than this instance has counted and not sent: an entry may have expired, or have made room for
+    /// others, at this instance alone. Otherwise its client would have credit here.
     pub fn apply(&self, change: &Change, age: u64, (now, chance): (Instant, &mut dyn FnMut() -> u64)) -> bool {
         let Some(shared) = &self.state.shared else { return false };
+        if change.is_all {
+            self.forget_sent(now);
+            return true;
+        }
         if change.values.len() != self.layout.unsent().len() || change.key.len() > TEXT_BYTES {
             return false;
         }
         let store = self.store(self.begins(now), chance);
         let (tick, hash) = (store.tick(now), store.hash(&change.key));
-        store.with_bucket(hash, |bucket| {
+        let gone = store.with_bucket(hash, |bucket| {
             let time = self.time(tick);
             let is_old = u128::from(age) >= self.settings.expire.as_millis();
-            if is_old && bucket.find(hash, time).is_none() {
-                return;
+            let adds = change.values.iter().any(|value| *value > 0);
+            if (is_old || !adds) && bucket.find(hash, time).is_none() {
+                return None;
             }
             let at = Time { now: if is_old { 0 } else { tick.saturating_sub(age) }, ..time };
-            let place = self.place_shared(shared, bucket, (hash, Some(&change.key)), at);
+            let (place, gone) = self.place_shared(bucket, (hash, Some(&change.key)), at);
             let mut entry = bucket.entry(place);
             if change.is_reset {
                 self.layout.rates().for_each(|(_, place, _)| self.layout.write(&mut entry, place, tick, 0));
             }
-            for ((counter, _), value) in self.layout.unsent().iter().zip(&change.values) {
+            for ((counter, word), value) in self.layout.unsent().iter().zip(&change.values) {
+                let before = self.layout.sum(&entry, *counter);
                 self.layout.add_shared(&mut entry, (*counter, *value), age, tick);
+                if let Some(before) = before.filter(|_| *value < 0) {
+                    let least = entry.unsent(*word).max(0).min(before);
+                    self.layout.set_sum(&mut entry, *counter, before.saturating_add(*value).max(least));
+                }
             }
             if change.is_reset && self.is_empty(&entry) {
                 entry.forget();
                 self.state.entries.fetch_sub(1, Ordering::Relaxed);
             }
+            gone
         });
+        gone.into_iter().for_each(|gone| shared.remove_evicted(gone));
         true
+    }
+
+    /// Forgets all that peers have heard of; what they have not stays.
+    fn forget_sent(&self, now: Instant) {
+        let Some((_, store)) = self.shared() else { return };
+        let tick = store.tick(now);
+        let mut gone = 0;
+        store.clear(self.time(tick), |mut entry, _| {
+            self.layout.rates().for_each(|(_, place, _)| self.layout.write(&mut entry, place, tick, 0));
+            for (counter, word) in self.layout.unsent() {
+                let unsent = entry.unsent(*word).max(0);
+                self.layout.set_sum(&mut entry, *counter, unsent);
+            }
+            if self.is_empty(&entry) {
+                entry.forget();
+                gone += 1;
+            }
+        });
+        self.state.entries.fetch_sub(gone, Ordering::Relaxed);
     }
 
     /// Returns whether an entry has no counts, of which peers have heard.
@@ -281,9 +345,7 @@ impl Table {
             self.layout.sum(entry, *counter).map_or(0, |sum| sum.wrapping_sub(entry.unsent(*word)))
         };
         let rate = |(counter, place, _)| {
-            let known = self.layout.unsent().iter().find(|(known, _)| *known == counter);
-            let unsent = known.map_or(0, |(_, word)| entry.unsent(*word).max(0));
-            self.layout.read(entry, place, tick).saturating_sub(unsent as u64) as i64
+            self.handed_value(entry, Reading { counter, is_rate: true }, self.layout.read(entry, place, tick)) as i64
         };
         self.layout.unsent().iter().map(sum).chain(self.layout.rates().map(rate)).collect()
     }
@@ -318,11 +380,13 @@ impl Table {
             if u128::from(idle) >= expire || key.len() > TEXT_BYTES {
                 continue;
             }
-            store.with_bucket(hash, |bucket| {
+            let gone = store.with_bucket(hash, |bucket| {
                 let time = Time { now: tick.saturating_sub(idle), ..self.time(tick) };
-                let place = self.place_shared(shared, bucket, (hash, Some(&key)), time);
+                let (place, gone) = self.place_shared(bucket, (hash, Some(&key)), time);
                 self.settle(&mut bucket.entry(place), Some(&values), (own.get(&key), is_exact), tick);
+                gone
             });
+            gone.into_iter().for_each(|gone| shared.remove_evicted(gone));
         }
     }
 
@@ -338,8 +402,8 @@ impl Table {
         for (place, (counter, word)) in counters.iter().enumerate() {
             let Some(mine) = self.layout.sum(entry, *counter) else { continue };
             let own = own.and_then(|own| own.get(place)).copied().unwrap_or(0);
-            let since = own.wrapping_add(entry.unsent(*word));
-            let sum = if is_exact { value(place).wrapping_add(since) } else { mine.max(value(place)) };
+            let sent = value(place).wrapping_add(own).max(0);
+            let sum = if is_exact { sent.wrapping_add(entry.unsent(*word)).max(0) } else { mine.max(value(place)) };
             self.layout.set_sum(entry, *counter, sum);
         }
         for (rate, (_, place, _)) in self.layout.rates().enumerate() {
@@ -358,23 +422,36 @@ impl Table {
         }
     }
 
-    /// The administrator removes an entry: peers are to take off what there is.
-    pub(super) fn note_removed(&self, entry: &Entry<'_>) {
-        let (Some(shared), Some(key)) = (&self.state.shared, entry.key()) else { return };
+    /// The administrator removes an entry: peers are to take off what there is, unless its time is over. Returns whether there was room to
+    /// note that.
+    pub(super) fn note_removed(&self, entry: &Entry<'_>, is_alive: bool) -> bool {
+        let (Some(shared), Some(key)) = (&self.state.shared, entry.key().filter(|_| is_alive)) else { return true };
         let value = |(counter, word): &(Counter, u8)| {
             entry.unsent(*word).wrapping_sub(self.layout.sum(entry, *counter).unwrap_or(0))
         };
         let values = self.layout.unsent().iter().map(value).collect();
-        shared.remove(Change { key: key.to_vec(), is_reset: true, values });
+        shared.remove(entry.hash(), Change { key: key.to_vec(), is_reset: true, is_all: false, values })
     }
 
-    /// What peers know of a counter, for the process that follows: it hears the rest from this one, as a peer.
-    pub(super) fn handed_value(&self, entry: &Entry<'_>, reading: Reading, value: u64) -> u64 {
-        if self.state.shared.is_none() || reading.is_rate {
-            return value;
+    /// There was no room for what the administrator has removed: one entry, or all.
+    pub(super) fn note_cleared(&self, is_one: bool) {
+        let Some(shared) = &self.state.shared else { return };
+        if is_one {
+            shared.lost.fetch_add(1, Ordering::Relaxed);
+        } else {
+            shared.is_cleared.store(true, Ordering::Relaxed);
         }
-        let known = self.layout.unsent().iter().find(|(known, _)| *known == reading.counter);
-        known.map_or(value, |(_, word)| value.wrapping_sub(entry.unsent(*word) as u64))
+    }
+
+    /// What peers know of a reading. That is what the process that follows gets: it hears the rest from this one, as a peer.
+    pub(super) fn handed_value(&self, entry: &Entry<'_>, reading: Reading, value: u64) -> u64 {
+        let unsent = self.unsent(entry, reading.counter);
+        if reading.is_rate { value.saturating_sub(unsent.max(0) as u64) } else { value.wrapping_sub(unsent as u64) }
+    }
+
+    fn unsent(&self, entry: &Entry<'_>, counter: Counter) -> i64 {
+        let known = self.layout.unsent().iter().find(|(known, _)| *known == counter);
+        known.map_or(0, |(_, word)| entry.unsent(*word))
     }
 
     /// What a reading is for those who look: zero, if decrements have come before what they take away from.

@@ -89,11 +89,13 @@ impl Store {
         look(&mut Bucket { words: &mut words[bucket * size..][..size], sizes: self.words })
     }
 
-    /// Forgets all entries by `forget`. Returns how many there were, those whose time is over included.
-    pub(super) fn clear(&self, forget: impl Fn(Entry<'_>)) -> usize {
+    /// Forgets all entries by `forget`, which hears whether the time of each is not over. Returns how many there were, those whose time
+    /// is over included.
+    pub(super) fn clear(&self, time: Time, mut forget: impl FnMut(Entry<'_>, bool)) -> usize {
         let mut count = 0;
         self.each(Time { now: 0, alive_from: 0 }, |entry| {
-            forget(entry);
+            let is_alive = is_alive(&entry, time);
+            forget(entry, is_alive);
             count += 1;
         });
         count

@@ -129,9 +129,17 @@ impl Journal {
     }
 }
 
-type Sums = HashMap<Vec<u8>, (bool, u64, Vec<i64>)>;
+/// What was counted of the keys of a table.
+#[derive(Default)]
+struct Sums {
+    /// All entries were removed before.
+    is_cleared: bool,
+    /// Up to the last removal of each key, which comes first.
+    removed: HashMap<Vec<u8>, (u64, Vec<i64>)>,
+    counted: HashMap<Vec<u8>, (u64, Vec<i64>)>,
+}
 
-/// Makes one segment of several: one record for each key.
+/// Makes one segment of several: one record for each key, and one more for each that was removed.
 fn merged(mut run: Vec<Kept>) -> Option<Kept> {
     if run.len() < 2 {
         return run.pop();
@@ -141,31 +149,53 @@ fn merged(mut run: Vec<Kept>) -> Option<Kept> {
     for block in run.iter().flat_map(|kept| Blocks::new(&kept.blocks)).flatten() {
         let known = tables.iter().position(|(name, print, _)| (*name, *print) == (block.table, block.fingerprint));
         let place = known.unwrap_or_else(|| {
-            tables.push((block.table, block.fingerprint, Sums::new()));
+            tables.push((block.table, block.fingerprint, Sums::default()));
             tables.len() - 1
         });
-        Records::new(block.records).flatten().for_each(|record| add(&mut tables[place].2, record));
+        Records::new(block.records).flatten().for_each(|record| tables[place].2.add(record));
     }
     let mut blocks = Vec::new();
     for (table, fingerprint, sums) in &tables {
         let mut records = Vec::new();
-        for (key, (is_reset, idle, values)) in sums {
-            Record { key, is_reset: *is_reset, idle: *idle, values: values.clone() }.write(&mut records);
+        if sums.is_cleared {
+            Record { is_all: true, ..Record::default() }.write(&mut records);
+        }
+        for (is_reset, sums) in [(true, &sums.removed), (false, &sums.counted)] {
+            for (key, (idle, values)) in sums {
+                Record { key, is_reset, is_all: false, idle: *idle, values: values.clone() }.write(&mut records);
+            }
         }
         write_block(&Block { table, fingerprint: *fingerprint, records: &records }, &mut blocks);
     }
     Some(Kept { first, last, at, blocks })
 }
 
-fn add(sums: &mut Sums, record: Record<'_>) {
-    match sums.entry(record.key.to_vec()) {
-        Entry::Vacant(place) => _ = place.insert((record.is_reset, record.idle, record.values)),
+impl Sums {
+    fn add(&mut self, record: Record<'_>) {
+        if record.is_all {
+            *self = Self { is_cleared: true, ..Self::default() };
+            return;
+        }
+        let sums = if record.is_reset {
+            if let Some(counted) = self.counted.remove(record.key) {
+                add(&mut self.removed, (record.key, counted));
+            }
+            &mut self.removed
+        } else {
+            &mut self.counted
+        };
+        add(sums, (record.key, (record.idle, record.values)));
+    }
+}
+
+fn add(sums: &mut HashMap<Vec<u8>, (u64, Vec<i64>)>, (key, (idle, values)): (&[u8], (u64, Vec<i64>))) {
+    match sums.entry(key.to_vec()) {
+        Entry::Vacant(place) => _ = place.insert((idle, values)),
         Entry::Occupied(mut place) => {
-            let (is_reset, idle, values) = place.get_mut();
-            *is_reset |= record.is_reset;
-            *idle = record.idle.min(*idle);
-            values.resize(values.len().max(record.values.len()), 0);
-            values.iter_mut().zip(record.values).for_each(|(sum, value)| *sum = sum.wrapping_add(value));
+            let (known, sums) = place.get_mut();
+            *known = idle.min(*known);
+            sums.resize(sums.len().max(values.len()), 0);
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.wrapping_add(value));
         }
     }
 }

@@ -12,6 +12,7 @@ pub const VALUES_MAX: usize = 32;
 pub const BLOCK_BYTES_MAX: usize = 512 << 10;
 
 const RESET: u8 = 1;
+const ALL: u8 = 2;
 
 /// One key of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Record<'a> {
     pub key: &'a [u8],
     /// The entry was removed; what else was counted since is in `values`.
     pub is_reset: bool,
+    /// All entries of the table were removed; there is no key and no value then.
+    pub is_all: bool,
     /// Milliseconds since the last count.
     pub idle: u64,
     /// Increments, or totals; at most [`VALUES_MAX`].
@@ -32,7 +35,7 @@ impl Record<'_> {
         let key = &self.key[..self.key.len().min(KEY_BYTES_MAX)];
         to.push(key.len() as u8);
         to.extend(key);
-        to.push(if self.is_reset { RESET } else { 0 });
+        to.push(if self.is_reset { RESET } else { 0 } | if self.is_all { ALL } else { 0 });
         write_variable(self.idle, to);
         let values = &self.values[..self.values.len().min(VALUES_MAX)];
         to.push(values.len() as u8);
@@ -63,7 +66,7 @@ impl<'a> Records<'a> {
             return Err(Broken("a record has too many values"));
         }
         let values = (0..count).map(|_| signed(&mut self.0)).collect::<Result<_, _>>()?;
-        Ok(Record { key, is_reset: flags & RESET != 0, idle, values })
+        Ok(Record { key, is_reset: flags & RESET != 0, is_all: flags & ALL != 0, idle, values })
     }
 }
 

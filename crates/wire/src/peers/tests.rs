@@ -110,6 +110,40 @@ fn a_flood_of_keys_drops_the_oldest_and_says_so() {
     assert_eq!((journal.after(0), journal.after(9_999), journal.after(5_000)), (Err(Gap), Err(Gap), Ok(None)));
 }
 
+#[test]
+fn what_was_removed_stays_apart_from_what_was_counted_since() {
+    let write = |records: &[Record<'_>]| {
+        let (mut bytes, mut all) = (Vec::new(), Vec::new());
+        records.iter().for_each(|record| record.write(&mut bytes));
+        write_block(&Block { table: "t", fingerprint: 7, records: &bytes }, &mut all);
+        all
+    };
+    let of = |key, value: i64| Record { key, values: vec![value], ..Record::default() };
+    let removed = |key, value| Record { is_reset: true, ..of(key, value) };
+    let mut journal = Journal::new(2_000);
+    for records in [
+        vec![of(b"x", 100)],
+        vec![Record { is_all: true, ..Record::default() }, of(b"a", 7)],
+        vec![removed(b"a", -9), of(b"b", 1)],
+        vec![of(b"a", 3)],
+        vec![of(b"a", 2), removed(b"b", -5)],
+    ] {
+        journal.push(0, write(&records), &[0]);
+    }
+    // Until it is joined.
+    while journal.after(0).unwrap().is_some_and(|(_, last, ..)| last < 5) {
+        journal.push(0, write(&[of(b"c", 1)]), &[0]);
+    }
+    let bytes = journal.after(0).unwrap().unwrap().3;
+    let block = Blocks::new(bytes).next().unwrap().unwrap();
+    let mut records: Vec<_> = Records::new(block.records).map(Result::unwrap).collect();
+    assert!(records.remove(0).is_all);
+    assert!(records[..2].iter().all(|record| record.is_reset));
+    records.retain(|record| record.key != b"c");
+    records.sort_by_key(|record| (record.key, record.values[0]));
+    assert_eq!(records, [removed(b"a", -2), of(b"a", 5), removed(b"b", -4)]);
+}
+
 proptest! {
     /// Whatever comes is read without a panic, and what is read is within its bounds.
     #[test]
@@ -132,9 +166,9 @@ proptest! {
     fn records_come_back(
         key in prop::collection::vec(any::<u8>(), 0..KEY_BYTES_MAX),
         values in prop::collection::vec(any::<i64>(), 0..VALUES_MAX),
-        (is_reset, idle) in (any::<bool>(), any::<u64>()),
+        (is_reset, is_all, idle) in (any::<bool>(), any::<bool>(), any::<u64>()),
     ) {
-        let record = Record { key: &key, is_reset, idle, values };
+        let record = Record { key: &key, is_reset, is_all, idle, values };
         let mut bytes = Vec::new();
         record.write(&mut bytes);
         prop_assert_eq!(Records::new(&bytes).collect::<Vec<_>>(), vec![Ok(record)]);

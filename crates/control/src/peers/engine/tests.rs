@@ -81,6 +81,8 @@ impl World {
     fn cut(&mut self, way: (usize, usize)) {
         let me = self.nodes[way.0].engine.me();
         self.nodes[way.1].engine.leave(me);
+        let receiver = self.nodes[way.1].engine.me();
+        self.nodes[way.0].engine.part(receiver);
         self.wires.insert(way, Wire::default());
     }
 
@@ -89,10 +91,11 @@ impl World {
         let (me, receiver) = (self.nodes[way.0].engine.me(), self.nodes[way.1].engine.me());
         let wire = self.wires.get_mut(&way).unwrap();
         let engine = &mut self.nodes[way.1].engine;
-        if wire.is_asked && wire.epoch == engine.epoch() {
+        let is_good = wire.is_asked && wire.epoch == engine.epoch() && !engine.wants_teaching_by(me);
+        if is_good || wire.state.is_some() {
             return;
         }
-        let Some(asked) = engine.ask(me) else { return };
+        let Some(asked) = engine.ask(me, self.now) else { return };
         (wire.is_asked, wire.epoch) = (true, engine.epoch());
         match asked {
             Frame::Follow { after, known } => {
@@ -112,7 +115,7 @@ impl World {
                 }
                 None => {
                     wire.is_asked = false;
-                    self.nodes[way.1].engine.release(me);
+                    self.nodes[way.1].engine.not_yet(me, self.now);
                 }
             },
         }
@@ -124,7 +127,7 @@ impl World {
         let receiver = self.nodes[way.1].engine.me();
         let wire = self.wires.get_mut(&way).unwrap();
         if let Some(position) = wire.position {
-            match self.nodes[way.0].engine.next_after(position, self.now) {
+            match self.nodes[way.0].engine.next_after(receiver, position, self.now) {
                 Ok(Some((frame, last))) => {
                     wire.position = Some(last);
                     wire.frames.push_back(frame);
@@ -340,4 +343,136 @@ fn tables_that_count_something_else_are_passed_over_and_broken_segments_refused(
     assert_eq!(world.nodes[1].engine.take(sender, &broken, now), Taken::Broken);
     let strange = Segment { first: 7, ..broken };
     assert_eq!(world.nodes[1].engine.take(sender, &strange, now), Taken::Behind(1));
+}
+
+fn count_in(table: &Table, world: &World, amount: u64) {
+    table.count(b"x", &[(Counter::Requests, amount)], world.now, &mut || 7);
+}
+
+fn sum_in(table: &Table, world: &World) -> u64 {
+    table.get(b"x", Reading { counter: Counter::Requests, is_rate: false }, world.now)
+}
+
+#[test]
+fn one_without_a_table_teaches_no_one_who_has_it_as_long_as_another_can() {
+    for seed in 0..50 {
+        let (mut chance, mut world) = (Chance(seed), World::new(3, 1 << 20));
+        let seconds = [table(1_000, "u"), table(1_000, "u")];
+        let follow = |world: &mut World, node: usize, second: &Arc<Table>| {
+            let tables = vec![Arc::clone(&world.nodes[node].table), Arc::clone(second)];
+            world.nodes[node].engine.follow(tables);
+        };
+        follow(&mut world, 2, &seconds[0]);
+        let mut all = storm(&mut world, &mut chance, 200, KEYS.into());
+        count_in(&seconds[0], &world, 40);
+        world.rest();
+        // A new one, with all tables: the first to be asked is the one without.
+        let node = world.node();
+        world.nodes[1] = node;
+        let ways: Vec<_> = world.wires.keys().copied().filter(|(one, other)| *one == 1 || *other == 1).collect();
+        ways.into_iter().for_each(|way| world.cut(way));
+        follow(&mut world, 1, &seconds[1]);
+        if seed % 2 == 0 {
+            world.ask((0, 1));
+        }
+        count_in(&seconds[1], &world, 2);
+        for (key, sum) in storm(&mut world, &mut chance, 200, KEYS.into()) {
+            *all.entry(key).or_default() += sum;
+        }
+        world.rest();
+        for (key, sum) in &all {
+            assert_eq!([0, 1, 2].map(|node| world.sum(node, *key)), [*sum; 3], "seed {seed} key {key}");
+        }
+        assert_eq!(seconds.each_ref().map(|second| sum_in(second, &world)), [42, 42], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_table_that_no_peer_has_yet_changes_nothing_in_the_others() {
+    for seed in 0..50 {
+        let (mut chance, mut world) = (Chance(seed), World::new(2, 1 << 20));
+        let mut all = storm(&mut world, &mut chance, 200, KEYS.into());
+        world.rest();
+        let second = table(1_000, "u");
+        let tables = vec![Arc::clone(&world.nodes[1].table), Arc::clone(&second)];
+        world.nodes[1].engine.follow(tables);
+        count_in(&second, &world, 3);
+        let taught = world.nodes[1].engine.figures.resyncs;
+        for (key, sum) in storm(&mut world, &mut chance, 200, KEYS.into()) {
+            *all.entry(key).or_default() += sum;
+        }
+        world.rest();
+        for (key, sum) in &all {
+            assert_eq!([0, 1].map(|node| world.sum(node, *key)), [*sum; 2], "seed {seed} key {key}");
+        }
+        assert_eq!((world.nodes[1].engine.figures.resyncs, sum_in(&second, &world)), (taught, 3));
+    }
+}
+
+#[test]
+fn what_was_not_handed_over_whole_is_learned_from_a_peer() {
+    let mut world = World::new(2, 1 << 20);
+    world.count(0, 1, 5);
+    world.count(1, 1, 3);
+    world.rest();
+    let handed = PeersHandover { lacks_tables: true, ..world.nodes[0].engine.hand_over() };
+    let mut node = world.node();
+    node.engine.inherit(&handed, world.now);
+    world.nodes[0] = node;
+    world.cut((0, 1));
+    world.cut((1, 0));
+    world.count(0, 1, 4);
+    world.rest();
+    assert_eq!([world.sum(0, 1), world.sum(1, 1)], [12, 12]);
+}
+
+#[test]
+fn what_a_table_counted_in_another_shape_is_not_added_to_what_it_counts_now() {
+    let mut world = World::new(1, 1 << 20);
+    world.count(0, 1, 500);
+    world.drain(0);
+    let mut settings = (**world.nodes[0].table.settings()).clone();
+    settings.counters = vec![Counter::BytesOut, Counter::Requests];
+    let other = Arc::new(Table::compile(&Arc::new(settings), None).unwrap());
+    world.nodes[0].engine.follow(vec![Arc::clone(&other)]);
+    let totals = HashMap::from([("t".to_owned(), Totals::from([(1_u64.to_be_bytes().to_vec(), (0, vec![1, 2, 0]))]))]);
+    world.nodes[0].engine.adopt(9, (totals, 1, &[]), world.now);
+    let read = |counter| other.get(&1_u64.to_be_bytes(), Reading { counter, is_rate: false }, world.now);
+    assert_eq!([Counter::Requests, Counter::BytesOut].map(read).iter().sum::<u64>(), 3);
+}
+
+#[test]
+fn a_receiver_with_segments_on_the_way_is_not_cut_off_when_the_journal_is_joined() {
+    let mut world = World::new(1, 4_000);
+    let (now, mut position) = (world.now, 0);
+    world.nodes[0].engine.begin(9, (0, &[]), now).unwrap();
+    for turn in 0..2_000 {
+        world.count(0, turn % 4, 1);
+        world.drain(0);
+        if turn % 3 == 0
+            && let Some((_, last)) = world.nodes[0].engine.next_after(9, position, now).unwrap()
+        {
+            position = last;
+        }
+    }
+    assert_eq!(world.nodes[0].engine.dropped(), 0);
+    assert!(position > 100, "{position}");
+}
+
+#[test]
+fn patience_with_a_sender_begins_again_when_it_has_what_follows() {
+    let mut world = World::new(1, 4_000);
+    let (mut now, engine) = (world.now, &mut world.nodes[0].engine);
+    engine.learning.patience = Duration::from_secs(30);
+    let segment = |first| Segment { first, last: first, age: 0, blocks: b"" };
+    assert_eq!((engine.take(7, &segment(1), now), engine.take(8, &segment(1), now)), (Taken::Has(1), Taken::Has(1)));
+    engine.learning.is_settled = true;
+    engine.lacks(8, &[], now);
+    assert!(!engine.wants_teaching_by(8));
+    assert_eq!(engine.take(8, &segment(2), now), Taken::Has(2));
+    now += Duration::from_secs(31);
+    engine.lacks(8, &[], now);
+    assert!(!engine.wants_teaching_by(8), "that is another time");
+    engine.lacks(8, &[], now + Duration::from_secs(31));
+    assert!(engine.wants_teaching_by(8));
 }
