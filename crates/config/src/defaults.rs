@@ -40,7 +40,28 @@ impl Trees {
     /// Checks the joined tree. `known` was found right by the same schema.
     pub(crate) fn validate(&self, schema: &Value, known: Option<&Self>, sink: &mut Sink) -> Faulty {
         let known = known.map(|known| &*known.merged);
-        validate_joined(schema, (&self.merged, self.keys_of_defaults()), known, sink)
+        let faulty = validate_joined(schema, (&self.merged, self.keys_of_defaults()), known, sink);
+        if !self.above.is_empty() {
+            self.validate_groups(schema, sink);
+        }
+        faulty
+    }
+
+    /// Checks what routes say that hold others. A mistake in it may be in no flat route, because those below have their own.
+    fn validate_groups(&self, schema: &Value, sink: &mut Sink) {
+        let (kind, definition, _) = DEFAULTS[1];
+        let Some(routes) = self.written.get(kind) else { return };
+        let mut object = schema["$defs"][definition].clone();
+        if let Some(map) = object.as_object_mut() {
+            map.remove("oneOf");
+        }
+        let groups = Node { span: routes.span, kind: Kind::list(nested::groups(routes)) };
+        let key = Key { text: kind.into(), span: routes.span };
+        let tree = Node { span: routes.span, kind: Kind::map(vec![(key, groups)]) };
+        let mut found = Sink::default();
+        let own = json!({ "properties": { kind: { "items": object } } });
+        validate_part((schema, &own), &tree, &mut found);
+        sink.absorb_elsewhere(found);
     }
 
     /// Joins the objects of a tree with its defaults. What is wrong with the defaults themselves is reported, and is not joined.

@@ -5,6 +5,7 @@
 //!
 //! Pure: from trees to trees.
 
+mod closed;
 mod narrow;
 
 use std::collections::HashSet;
@@ -50,6 +51,19 @@ pub(crate) fn flatten(routes: &Node, inherit: &Inherit<'_>, sink: &mut Sink) -> 
     flattening.unique_groups(&groups);
     let Flattening { list, above, .. } = flattening;
     Some(Flat { list: Node { span: routes.span, kind: Kind::list(list) }, above })
+}
+
+/// Returns the routes that hold others, at every level, without those.
+pub(crate) fn groups(routes: &Node) -> Vec<Node> {
+    fn gather(routes: &[Node], depth: usize, found: &mut Vec<Node>) {
+        for route in routes.iter().filter(|route| depth > 0 && !below(route).is_empty()) {
+            found.push(without(route, &[ROUTES]));
+            gather(below(route), depth - 1, found);
+        }
+    }
+    let mut found = Vec::new();
+    gather(routes.items(), DEPTH_MAX, &mut found);
+    found
 }
 
 /// Routes directly below a route.

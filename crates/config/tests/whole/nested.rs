@@ -265,3 +265,48 @@ clusters:
         messages(&tcp)
     );
 }
+
+#[test]
+fn mistakes_in_a_route_are_reported_even_if_those_below_have_their_own() {
+    let wrong = |keys: &str, own: &str| {
+        let text =
+            site(&format!("  - name: top\n    {keys}\n    routes:\n      - {{ name: child, cluster: a, {own} }}"));
+        let list = load(&text).map(|_| Vec::new()).unwrap_or_else(|wrong| wrong.list);
+        list.iter().map(|one| one.line).collect::<Vec<_>>()
+    };
+    let filters = "filters: [{ set_request_header: { x-b: two } }]";
+    for (keys, own) in [
+        ("filters: { set_request_header: { x-a: one } }", filters),
+        ("filters: set_request_header", filters),
+        ("filters: [{ set_request_headr: { x-a: one } }]", filters),
+        ("match: [{ host: a.example }]", "match: { host: b.example }"),
+        ("match: { path: /api }", "match: { path: { prefix: /api } }"),
+        ("match: { headers: [x-a] }", "match: { headers: { x-b: one } }"),
+        ("match: { headers: { x-a: [one] } }", "match: { headers: { x-a: one } }"),
+        ("match: { expression: [\"true\"] }", "match: { expression: \"true\" }"),
+        ("listeners: web", "listeners: [more]"),
+        ("timeout: fast", "timeout: 1s"),
+    ] {
+        assert_eq!(wrong(keys, own), [7], "{keys}");
+        let outer = site(&format!(
+            "  - name: outer\n    {keys}\n    routes:\n      - {{ name: top, routes: [{{ name: child, cluster: a, {own} }}] }}"
+        ));
+        assert!(load(&outer).is_err(), "{keys}, two levels up");
+    }
+    assert_eq!(wrong(filters, filters), [0_u32; 0]);
+}
+
+#[test]
+fn an_expression_cannot_leave_the_one_above() {
+    let wanted = "the expression has a bracket or quote without its counterpart";
+    for own in ["true) || (true", "\\\"\\\"\\\" || true", "size(request.path", "]"] {
+        assert_eq!(
+            reported("{ expression: \"request.size > 1\" }", &format!("{{ expression: \"{own}\" }}")),
+            [wanted],
+            "{own}"
+        );
+    }
+    let above = reported("{ expression: \"true) || (true\" }", "{ expression: \"true\" }");
+    assert_eq!(above, [wanted]);
+    assert_eq!(reported("{ expression: \"request.size > 1\" }", "{ expression: \" \" }"), ["the expression is empty"]);
+}
