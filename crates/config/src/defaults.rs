@@ -30,8 +30,12 @@ const FORWARD_ONLY: [&str; 4] = ["retry", "hedge", "subset", "queue"];
 pub(crate) struct Trees {
     /// As it was written.
     pub(crate) written: Arc<Node>,
-    /// As it is meant: without `defaults`. The very same where there are none.
+    /// With flat routes and without `defaults`. The very same where nothing is nested and there are none.
+    pub(crate) joined: Arc<Node>,
+    /// As it is meant: the same where routes begin with the filters of their listeners.
     pub(crate) merged: Arc<Node>,
+    /// For each route of `merged` how many filters it has from its listeners. Empty: none has any.
+    pub(crate) spread: Vec<usize>,
     /// For each route of `merged` the names of those that it is nested in, outermost first. Empty: none is nested.
     pub(crate) above: Vec<Vec<Text>>,
 }
@@ -77,12 +81,14 @@ impl Trees {
             Some((merged, above)) => (Arc::new(merged), above),
             None => (Arc::clone(&written), Vec::new()),
         };
-        let mut merged = Self::with_defaults(schema, (&written, merged), documents, before, sink);
+        let joined = Self::with_defaults(schema, (&written, merged), documents, before, sink);
+        let mut merged = Arc::clone(&joined);
         let has_filters = |(_, listener): &(Key, Node)| listener.get("filters").is_some();
-        if merged.get("listeners").is_some_and(|all| all.entries().iter().any(has_filters)) {
-            listener_filters::spread(Arc::make_mut(&mut merged));
-        }
-        Self { written, merged, above }
+        let spread = match merged.get("listeners").is_some_and(|all| all.entries().iter().any(has_filters)) {
+            true => listener_filters::spread(Arc::make_mut(&mut merged)),
+            false => Vec::new(),
+        };
+        Self { written, joined, merged, spread, above }
     }
 
     fn with_defaults(
@@ -132,7 +138,7 @@ impl Trees {
     /// Its objects of a kind, as they were written and as they were joined, if that was with the very same defaults.
     fn with(&self, kind: &str, default: &Node) -> Option<(&Node, &Node)> {
         let is_same = self.written.get(KEY)?.get(kind)?.is_very_same(default);
-        (is_same && NAMED.contains(&kind)).then_some((self.written.get(kind)?, self.merged.get(kind)?))
+        (is_same && NAMED.contains(&kind)).then_some((self.written.get(kind)?, self.joined.get(kind)?))
     }
 }
 
