@@ -15,7 +15,7 @@ use crate::diagnostic::Sink;
 use crate::faulty::Faulty;
 use crate::file::{DEFAULTS, DEFAULTS_KEY as KEY, HTTP_KEYS};
 use crate::listener_filters;
-use crate::nested;
+use crate::nested::{self, Flat};
 use crate::source::{Document, Documents, Span};
 use crate::tree::{ByName, Key, Kind, Node, Text};
 use crate::validate::{validate_joined, validate_part};
@@ -38,6 +38,8 @@ pub(crate) struct Trees {
     pub(crate) spread: Vec<usize>,
     /// For each route of `merged` the names of those that it is nested in, outermost first. Empty: none is nested.
     pub(crate) above: Vec<Vec<Text>>,
+    /// For each route of `merged` how many filters it has from those. Empty: none is nested.
+    pub(crate) filters_above: Vec<usize>,
 }
 
 impl Trees {
@@ -77,9 +79,9 @@ impl Trees {
         sink: &mut Sink,
     ) -> Self {
         let flat = flat_routes(schema, &written, documents, sink);
-        let (merged, above) = match flat {
-            Some((merged, above)) => (Arc::new(merged), above),
-            None => (Arc::clone(&written), Vec::new()),
+        let (merged, above, filters_above) = match flat {
+            Some((merged, flat)) => (Arc::new(merged), flat.above, flat.filters_above),
+            None => (Arc::clone(&written), Vec::new(), Vec::new()),
         };
         let joined = Self::with_defaults(schema, (&written, merged), documents, before, sink);
         let mut merged = Arc::clone(&joined);
@@ -88,7 +90,7 @@ impl Trees {
             true => listener_filters::spread(Arc::make_mut(&mut merged)),
             false => Vec::new(),
         };
-        Self { written, joined, merged, spread, above }
+        Self { written, joined, merged, spread, above, filters_above }
     }
 
     fn with_defaults(
@@ -142,8 +144,8 @@ impl Trees {
     }
 }
 
-/// Returns the tree with flat routes, and the names of those that each is nested in, unless all are flat.
-fn flat_routes(schema: &Value, tree: &Node, documents: &Documents, sink: &mut Sink) -> Option<(Node, Vec<Vec<Text>>)> {
+/// Returns the tree with flat routes, and these with what they have from those that they are nested in, unless all are flat.
+fn flat_routes(schema: &Value, tree: &Node, documents: &Documents, sink: &mut Sink) -> Option<(Node, Flat)> {
     let (kind, definition, _) = DEFAULTS[1];
     let object = schema.pointer(&format!("/$defs/{definition}")).and_then(Value::as_object)?;
     let inherit = |above: &Node, route: &Node| {
@@ -154,7 +156,7 @@ fn flat_routes(schema: &Value, tree: &Node, documents: &Documents, sink: &mut Si
     let flat = nested::flatten(tree.get(kind)?, &inherit, sink)?;
     let mut entries = tree.entries().to_vec();
     entries.iter_mut().filter(|(key, _)| key.text == kind).for_each(|(_, routes)| *routes = flat.list.clone());
-    Some((Node { span: tree.span, kind: Kind::map(entries) }, flat.above))
+    Some((Node { span: tree.span, kind: Kind::map(entries) }, flat))
 }
 
 /// The defaults without the keys that have something wrong in them.
