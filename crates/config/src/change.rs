@@ -63,9 +63,10 @@ impl Loader<'_> {
         let Some(mut tree) = tree else { return Err(sink.finish(&documents)) };
         take_types(&cached(self.filters), &[], &mut tree);
         if whole {
+            let before = sent_from(&tree, &loaded.trees);
             keep_unchanged(&mut tree, loaded);
             admin(&mut tree, loaded, &mut sink);
-            restore(&mut tree, Some(&loaded.trees.written), &mut sink);
+            restore(&mut tree, Some(&before), &mut sink);
         }
         self.refuse_beyond(&tree)?;
         let schema = cached(self.filters);
@@ -269,6 +270,60 @@ fn weigh(endpoint: &mut Node, weight: u32) {
     }
 }
 
+/// Returns what a tree was made from that was sent: nested routes are shown flat, but are kept as they were written.
+fn sent_from(sent: &Node, trees: &Trees) -> Node {
+    let mut before = Node::clone(&trees.written);
+    let is_nested = |route: &Node| route.get(ROUTES).is_some();
+    let sends_nested = sent.get(ROUTES).is_some_and(|routes| routes.items().iter().any(is_nested));
+    if !trees.above.is_empty()
+        && !sends_nested
+        && let (Kind::Map(entries), Some(flat)) = (&mut before.kind, trees.joined.get(ROUTES))
+    {
+        put(Arc::make_mut(entries), ROUTES, Some(flat.clone()));
+    }
+    before
+}
+
+/// Nested routes that were all sent back as they were shown, flat and in their order, are kept as they were written, nested. Of others
+/// each stays as it was sent: flat.
+fn keep_nested(items: &[Node], shown: &[Value], trees: &Trees) -> Vec<Node> {
+    let written = trees.written.get(ROUTES).map_or(&[][..], Node::items);
+    let names: Vec<String> = written.iter().enumerate().map(|(index, route)| route_name(index, route)).collect();
+    let flat = trees.joined.get(ROUTES).map_or(&[][..], Node::items);
+    // For each route that is shown, the place of the outermost one that it is nested in, or its own.
+    let places: Vec<Option<usize>> = flat
+        .iter()
+        .enumerate()
+        .map(|(index, route)| {
+            let outermost = trees.above.get(index).and_then(|above| above.first());
+            let name = outermost.map_or_else(|| route_name(index, route), ToString::to_string);
+            names.iter().position(|known| *known == name)
+        })
+        .collect();
+    let values: Vec<Value> = items.iter().map(changes::written).collect();
+    let mut kept = Vec::new();
+    let mut at = 0;
+    while let Some(item) = items.get(at) {
+        let first = shown.iter().position(|shown| *shown == values[at]);
+        let place = first.and_then(|first| places.get(first).copied().flatten());
+        let length = place.map_or(0, |place| places.iter().filter(|other| **other == Some(place)).count());
+        let run = first.and_then(|first| Some((first, shown.get(first..first + length)?)));
+        let is_first = |first: usize| first == 0 || places[first - 1] != place;
+        let is_whole = |(first, run): &(usize, &[Value])| is_first(*first) && values[at..].starts_with(run);
+        match (place, run.filter(is_whole)) {
+            (Some(place), Some(_)) => {
+                kept.push(changes::moved(&written[place], item.span));
+                at += length;
+            }
+            _ => {
+                kept.push(item.clone());
+                at += 1;
+            }
+        }
+    }
+    kept
+}
+
 /// Objects that were sent back as they were shown, with defaults filled in, are kept as they were written.
 fn keep_unchanged(tree: &mut Node, loaded: &Loaded) {
     let shown = loaded.effective();
@@ -293,6 +348,10 @@ fn keep_unchanged(tree: &mut Node, loaded: &Loaded) {
                 Arc::make_mut(objects).iter_mut().for_each(|(name, node)| {
                     keep(node, old.and_then(|old| old.get(&name.text)), &shown[name.text.as_str()]);
                 });
+            }
+            Kind::List(items) if key.text == ROUTES && !loaded.trees.above.is_empty() => {
+                let shown = shown.as_array().map_or(&[][..], Vec::as_slice);
+                *items = Arc::new(keep_nested(items, shown, &loaded.trees));
             }
             Kind::List(items) => {
                 let olds = old.map_or(&[][..], Node::items);

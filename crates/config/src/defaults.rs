@@ -15,7 +15,7 @@ use crate::diagnostic::Sink;
 use crate::faulty::Faulty;
 use crate::file::{DEFAULTS, DEFAULTS_KEY as KEY, HTTP_KEYS};
 use crate::listener_filters;
-use crate::nested;
+use crate::nested::{self, Flat};
 use crate::source::{Document, Documents, Span};
 use crate::tree::{ByName, Key, Kind, Node, Text};
 use crate::validate::{validate_joined, validate_part};
@@ -30,17 +30,44 @@ const FORWARD_ONLY: [&str; 4] = ["retry", "hedge", "subset", "queue"];
 pub(crate) struct Trees {
     /// As it was written.
     pub(crate) written: Arc<Node>,
-    /// As it is meant: without `defaults`. The very same where there are none.
+    /// With flat routes and without `defaults`. The very same where nothing is nested and there are none.
+    pub(crate) joined: Arc<Node>,
+    /// As it is meant: the same where routes begin with the filters of their listeners.
     pub(crate) merged: Arc<Node>,
+    /// For each route of `merged` how many filters it has from its listeners. Empty: none has any.
+    pub(crate) spread: Vec<usize>,
     /// For each route of `merged` the names of those that it is nested in, outermost first. Empty: none is nested.
     pub(crate) above: Vec<Vec<Text>>,
+    /// For each route of `merged` how many filters it has from those. Empty: none is nested.
+    pub(crate) filters_above: Vec<usize>,
 }
 
 impl Trees {
     /// Checks the joined tree. `known` was found right by the same schema.
     pub(crate) fn validate(&self, schema: &Value, known: Option<&Self>, sink: &mut Sink) -> Faulty {
         let known = known.map(|known| &*known.merged);
-        validate_joined(schema, (&self.merged, self.keys_of_defaults()), known, sink)
+        let faulty = validate_joined(schema, (&self.merged, self.keys_of_defaults()), known, sink);
+        if !self.above.is_empty() {
+            self.validate_groups(schema, sink);
+        }
+        faulty
+    }
+
+    /// Checks what routes say that hold others. A mistake in it may be in no flat route, because those below have their own.
+    fn validate_groups(&self, schema: &Value, sink: &mut Sink) {
+        let (kind, definition, _) = DEFAULTS[1];
+        let Some(routes) = self.written.get(kind) else { return };
+        let mut object = schema["$defs"][definition].clone();
+        if let Some(map) = object.as_object_mut() {
+            map.remove("oneOf");
+        }
+        let groups = Node { span: routes.span, kind: Kind::list(nested::groups(routes)) };
+        let key = Key { text: kind.into(), span: routes.span };
+        let tree = Node { span: routes.span, kind: Kind::map(vec![(key, groups)]) };
+        let mut found = Sink::default();
+        let own = json!({ "properties": { kind: { "items": object } } });
+        validate_part((schema, &own), &tree, &mut found);
+        sink.absorb_elsewhere(found);
     }
 
     /// Joins the objects of a tree with its defaults. What is wrong with the defaults themselves is reported, and is not joined.
@@ -52,16 +79,18 @@ impl Trees {
         sink: &mut Sink,
     ) -> Self {
         let flat = flat_routes(schema, &written, documents, sink);
-        let (merged, above) = match flat {
-            Some((merged, above)) => (Arc::new(merged), above),
-            None => (Arc::clone(&written), Vec::new()),
+        let (merged, above, filters_above) = match flat {
+            Some((merged, flat)) => (Arc::new(merged), flat.above, flat.filters_above),
+            None => (Arc::clone(&written), Vec::new(), Vec::new()),
         };
-        let mut merged = Self::with_defaults(schema, (&written, merged), documents, before, sink);
+        let joined = Self::with_defaults(schema, (&written, merged), documents, before, sink);
+        let mut merged = Arc::clone(&joined);
         let has_filters = |(_, listener): &(Key, Node)| listener.get("filters").is_some();
-        if merged.get("listeners").is_some_and(|all| all.entries().iter().any(has_filters)) {
-            listener_filters::spread(Arc::make_mut(&mut merged));
-        }
-        Self { written, merged, above }
+        let spread = match merged.get("listeners").is_some_and(|all| all.entries().iter().any(has_filters)) {
+            true => listener_filters::spread(Arc::make_mut(&mut merged)),
+            false => Vec::new(),
+        };
+        Self { written, joined, merged, spread, above, filters_above }
     }
 
     fn with_defaults(
@@ -111,12 +140,12 @@ impl Trees {
     /// Its objects of a kind, as they were written and as they were joined, if that was with the very same defaults.
     fn with(&self, kind: &str, default: &Node) -> Option<(&Node, &Node)> {
         let is_same = self.written.get(KEY)?.get(kind)?.is_very_same(default);
-        (is_same && NAMED.contains(&kind)).then_some((self.written.get(kind)?, self.merged.get(kind)?))
+        (is_same && NAMED.contains(&kind)).then_some((self.written.get(kind)?, self.joined.get(kind)?))
     }
 }
 
-/// Returns the tree with flat routes, and the names of those that each is nested in, unless all are flat.
-fn flat_routes(schema: &Value, tree: &Node, documents: &Documents, sink: &mut Sink) -> Option<(Node, Vec<Vec<Text>>)> {
+/// Returns the tree with flat routes, and these with what they have from those that they are nested in, unless all are flat.
+fn flat_routes(schema: &Value, tree: &Node, documents: &Documents, sink: &mut Sink) -> Option<(Node, Flat)> {
     let (kind, definition, _) = DEFAULTS[1];
     let object = schema.pointer(&format!("/$defs/{definition}")).and_then(Value::as_object)?;
     let inherit = |above: &Node, route: &Node| {
@@ -127,7 +156,7 @@ fn flat_routes(schema: &Value, tree: &Node, documents: &Documents, sink: &mut Si
     let flat = nested::flatten(tree.get(kind)?, &inherit, sink)?;
     let mut entries = tree.entries().to_vec();
     entries.iter_mut().filter(|(key, _)| key.text == kind).for_each(|(_, routes)| *routes = flat.list.clone());
-    Some((Node { span: tree.span, kind: Kind::map(entries) }, flat.above))
+    Some((Node { span: tree.span, kind: Kind::map(entries) }, flat))
 }
 
 /// The defaults without the keys that have something wrong in them.

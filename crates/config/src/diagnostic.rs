@@ -243,6 +243,13 @@ impl Sink {
         }
     }
 
+    /// Takes over the same, without what is at a place that has a problem already.
+    pub(crate) fn absorb_elsewhere(&mut self, mut other: Self) {
+        let known: HashSet<Span> = self.problems.iter().map(|problem| problem.span).collect();
+        other.problems.retain(|problem| !known.contains(&problem.span));
+        self.absorb(other);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.problems.is_empty()
     }

@@ -41,8 +41,30 @@ pub(crate) fn shown(effective: Map<String, Value>, trees: &Trees, secret: &HashS
         }
     }
     as_written(&mut value, &trees.merged);
+    gather_filters(&mut value, trees);
     hide(&mut value, secret, (At::Root, &seal));
     value
+}
+
+/// Shows the filters of listeners where they were written, and not in each route: sent back, they would apply twice.
+fn gather_filters(value: &mut Value, trees: &Trees) {
+    let routes = value["routes"].as_array_mut().into_iter().flatten();
+    for (route, count) in routes.zip(&trees.spread) {
+        if let Some(filters) = route["filters"].as_array_mut() {
+            filters.drain(..(*count).min(filters.len()));
+        }
+    }
+    if trees.spread.is_empty() {
+        return;
+    }
+    for (name, listener) in trees.joined.get("listeners").map_or(&[][..], Node::entries) {
+        if let (Some(filters), Some(shown)) = (listener.get("filters"), value["listeners"][&*name.text].as_object_mut())
+        {
+            let mut filters_shown = filters.to_value();
+            as_written(&mut filters_shown, filters);
+            shown.insert("filters".to_owned(), filters_shown);
+        }
+    }
 }
 
 /// Returns the clusters of a tree without problems that are `wanted`, as [`shown`] would show them. There may be very many, so that they

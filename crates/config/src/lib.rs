@@ -35,6 +35,7 @@ pub mod file;
 mod given;
 mod history;
 mod host;
+mod inherited;
 mod interpolate;
 mod listener_filters;
 mod load;

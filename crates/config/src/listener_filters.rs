@@ -12,8 +12,9 @@ const FILTERS: &str = "filters";
 const LISTENERS: &str = "listeners";
 const ROUTES: &str = "routes";
 
-/// Has the routes of a tree begin with the filters of their listeners, which are taken out of these. Returns whether anything was done.
-pub(crate) fn spread(tree: &mut Node) -> bool {
+/// Has the routes of a tree begin with the filters of their listeners, which are taken out of these. Returns for each route how many it got;
+/// nothing if no listener has any.
+pub(crate) fn spread(tree: &mut Node) -> Vec<usize> {
     let all = tree.get(LISTENERS).map_or(&[][..], Node::entries);
     let speaks_http = |node: &Node| Protocol::has_routes(node.get("protocol").and_then(Node::text));
     let http: Vec<&(Key, Node)> = all.iter().filter(|(_, node)| speaks_http(node)).collect();
@@ -24,10 +25,11 @@ pub(crate) fn spread(tree: &mut Node) -> bool {
         .filter(|(_, filters)| !filters.items().is_empty())
         .collect();
     if with_filters.is_empty() {
-        return false;
+        return Vec::new();
     }
+    let mut counts = Vec::new();
     let mut used = vec![false; with_filters.len()];
-    let spread = |route: &Node, used: &mut Vec<bool>| {
+    let mut spread = |route: &Node, used: &mut Vec<bool>| {
         let own: Vec<&str> = route.get(LISTENERS).map_or(&[][..], Node::items).iter().filter_map(Node::text).collect();
         let of_route: Vec<&str> = if own.is_empty() { names.iter().map(String::as_str).collect() } else { own };
         let mut first: Vec<Node> = Vec::new();
@@ -40,9 +42,10 @@ pub(crate) fn spread(tree: &mut Node) -> bool {
                 );
             }
         }
+        counts.push(first.len());
         begin_with(route, first)
     };
-    let Kind::Map(entries) = &mut tree.kind else { return false };
+    let Kind::Map(entries) = &mut tree.kind else { return Vec::new() };
     let mut entries = entries.to_vec();
     for (_, routes) in entries.iter_mut().filter(|(key, _)| key.text == ROUTES) {
         routes.kind = Kind::list(routes.items().iter().map(|route| spread(route, &mut used)).collect());
@@ -57,7 +60,7 @@ pub(crate) fn spread(tree: &mut Node) -> bool {
         listeners.kind = Kind::map(listeners.entries().iter().map(taken).collect());
     }
     tree.kind = Kind::map(entries);
-    true
+    counts
 }
 
 fn without_filters(listener: &Node) -> Node {

@@ -15,6 +15,7 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Sink, show};
 use crate::effective;
 use crate::faulty::Faulty;
 use crate::host::Loader;
+use crate::inherited;
 use crate::interpolate::take_types;
 use crate::loaded::{FilesAlone, Loaded};
 use crate::paths;
@@ -246,6 +247,10 @@ impl Loader<'_> {
             .nested_in(&trees.above)
             .knowing(before.map(before_of))
             .run();
+        let mut resolved = resolved;
+        if sink.is_empty() {
+            inherited::warn(&trees, &resolved.snapshot.routes, &mut resolved.warnings);
+        }
         let warnings = resolved.warnings.finish_warnings(&documents);
         if !sink.is_empty() {
             return Err(Diagnostics { warnings, ..sink.finish(&documents) });

@@ -5,6 +5,7 @@
 //!
 //! Pure: from trees to trees.
 
+mod closed;
 mod narrow;
 
 use std::collections::HashSet;
@@ -34,6 +35,8 @@ pub(crate) struct Flat {
     pub(crate) list: Node,
     /// For each of them the names of the routes that it is nested in, outermost first.
     pub(crate) above: Vec<Vec<Text>>,
+    /// For each of them how many of its filters are of those.
+    pub(crate) filters_above: Vec<usize>,
 }
 
 /// Returns the same routes flat, or `None` if they are. What contradicts what it is nested in is reported.
@@ -41,15 +44,29 @@ pub(crate) fn flatten(routes: &Node, inherit: &Inherit<'_>, sink: &mut Sink) -> 
     if !routes.items().iter().any(|route| !below(route).is_empty()) {
         return None;
     }
-    let mut flattening = Flattening { inherit, sink, list: Vec::new(), above: Vec::new(), way: Vec::new() };
+    let mut flattening =
+        Flattening { inherit, sink, list: Vec::new(), above: Vec::new(), filters_above: Vec::new(), way: Vec::new() };
     let mut groups = Vec::new();
     for (index, route) in routes.items().iter().enumerate() {
         let name = name_of(route, || format!("route-{}", index + 1));
-        flattening.add(route, name, &mut groups);
+        flattening.add((route, 0), name, &mut groups);
     }
     flattening.unique_groups(&groups);
-    let Flattening { list, above, .. } = flattening;
-    Some(Flat { list: Node { span: routes.span, kind: Kind::list(list) }, above })
+    let Flattening { list, above, filters_above, .. } = flattening;
+    Some(Flat { list: Node { span: routes.span, kind: Kind::list(list) }, above, filters_above })
+}
+
+/// Returns the routes that hold others, at every level, without those.
+pub(crate) fn groups(routes: &Node) -> Vec<Node> {
+    fn gather(routes: &[Node], depth: usize, found: &mut Vec<Node>) {
+        for route in routes.iter().filter(|route| depth > 0 && !below(route).is_empty()) {
+            found.push(without(route, &[ROUTES]));
+            gather(below(route), depth - 1, found);
+        }
+    }
+    let mut found = Vec::new();
+    gather(routes.items(), DEPTH_MAX, &mut found);
+    found
 }
 
 /// Routes directly below a route.
@@ -71,44 +88,47 @@ struct Flattening<'a> {
     sink: &'a mut Sink,
     list: Vec<Node>,
     above: Vec<Vec<Text>>,
+    filters_above: Vec<usize>,
     /// The names of the routes that the next is nested in.
     way: Vec<Text>,
 }
 
 impl Flattening<'_> {
-    /// Adds a route that was joined with those above, after those below it. One without a target only holds others: it goes to `groups`.
-    fn add(&mut self, route: &Node, name: Text, groups: &mut Vec<(Text, Span)>) {
+    /// Adds a route that was joined with those above, of which it has so many filters, after those below it. One without a target only holds
+    /// others: it goes to `groups`.
+    fn add(&mut self, (route, inherited): (&Node, usize), name: Text, groups: &mut Vec<(Text, Span)>) {
         let children = below(route);
         if children.is_empty() {
-            return self.push(route.clone(), name);
+            return self.push((route.clone(), inherited), name);
         }
         let own = without(route, &[ROUTES]);
         if self.way.len() + 1 >= DEPTH_MAX {
             let span = route.entry(ROUTES).map_or(route.span, |(key, _)| key.span);
             let message = format!("routes are nested at most {DEPTH_MAX} levels deep");
             self.sink.push(span, message, Some("write these routes one level up".to_owned()));
-            return self.push(own, name);
+            return self.push((own, inherited), name);
         }
+        let filters = own.get(FILTERS).map_or(0, |filters| filters.items().len());
         self.way.push(name.clone());
         for (index, child) in children.iter().enumerate() {
             let own_name = name_of(child, || format!("{name}.{}", index + 1));
             match &child.kind {
                 Kind::Map(_) => {
                     let joined = self.join(&own, child, &own_name);
-                    self.add(&joined, own_name, groups);
+                    self.add((&joined, filters), own_name, groups);
                 }
                 // The validator says that this is no route.
-                _ => self.push(child.clone(), own_name),
+                _ => self.push((child.clone(), 0), own_name),
             }
         }
         self.way.pop();
         match has_target(&own) {
-            true => self.push(own, name),
+            true => self.push((own, inherited), name),
             false => groups.push((name, route.get(NAME).map_or(route.span, |name| name.span))),
         }
     }
 
-    fn push(&mut self, mut route: Node, name: Text) {
+    fn push(&mut self, (mut route, inherited): (Node, usize), name: Text) {
         if let Kind::Map(entries) = &mut route.kind
             && !entries.iter().any(|(key, _)| key.text == NAME)
         {
@@ -122,6 +142,7 @@ impl Flattening<'_> {
         }
         self.list.push(route);
         self.above.push(self.way.clone());
+        self.filters_above.push(inherited);
     }
 
     /// Reports names that a route without a target shares with another route; those of all others are compared when they are resolved.

@@ -4,6 +4,7 @@ use model::{Cidr, HostPattern};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::literal::Extractor;
 
+use super::closed::is_closed;
 use crate::diagnostic::Sink;
 use crate::tree::{Key, Kind, Node, Scalar};
 
@@ -52,7 +53,7 @@ impl Narrowing<'_> {
             "headers" => self.values((above, own), "header field", true),
             "query" | "cookies" | "proxy_tlvs" => self.values((above, own), "value", false),
             "body" => self.body(above, own),
-            "expression" => expression(above, own),
+            "expression" => self.expression(above, own),
             _ => own.clone(),
         }
     }
@@ -68,6 +69,19 @@ impl Narrowing<'_> {
             }
         }
         Node { span: own.span, kind: Kind::map(joined) }
+    }
+
+    /// Joins expressions. Each must be whole in itself: a bracket that closes one opened above would take the condition above away.
+    fn expression(&mut self, above: &Node, own: &Node) -> Node {
+        for node in [above, own] {
+            if let Some(text) = node.text().filter(|text| !is_closed(text)) {
+                let what =
+                    if text.trim().is_empty() { "is empty" } else { "has a bracket or quote without its counterpart" };
+                let mend = "each expression of nested routes must be complete by itself".to_owned();
+                self.sink.push(node.span, format!("the expression {what}"), Some(mend));
+            }
+        }
+        expression(above, own)
     }
 
     fn never(&mut self, at: &Node, why: &str, mend: &str) {

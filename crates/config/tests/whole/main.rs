@@ -14,6 +14,7 @@ mod includes;
 mod maps;
 mod names;
 mod nested;
+mod nested_changes;
 mod newcomers;
 mod pages;
 mod paths;

@@ -246,16 +246,22 @@ routes:
 clusters:
   a: { endpoints: [\"10.0.0.1:80\"] }
 ";
-    let shown = load(text).unwrap_or_else(|wrong| panic!("{wrong}")).effective();
-    let filters = |index: usize| shown["routes"][index]["filters"].clone();
-    let first = json!({ "set_request_header": { "x-w": "web" } });
-    assert_eq!(filters(0)[0], first);
-    assert_eq!(filters(0)[2], json!({ "set_request_header": { "x-r": "own" } }));
-    let on_web = json!({ "expression": "listener.name == \"web\"" });
-    assert_eq!(filters(1)[0]["when"], on_web);
-    assert_eq!(filters(1)[1]["when"], json!({ "all": [on_web, { "method": "GET" }] }));
-    assert_eq!(filters(2), json!([]));
-    assert_eq!(shown["listeners"]["web"].get("filters"), None, "they would apply twice when sent back");
+    let loaded = load(text).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let filters = |index: usize| &loaded.snapshot.routes[index].filters;
+    let settings = |index: usize| filters(index).iter().map(|used| used.settings.clone()).collect::<Vec<_>>();
+    let web = [json!({ "x-w": "web" }), json!({ "a": "b" })];
+    assert_eq!(settings(0), [&web[..], &[json!({ "x-r": "own" })]].concat());
+    assert_eq!(settings(1), web);
+    assert!(filters(2).is_empty());
+    assert!(filters(0)[0].when.is_none(), "the route has no other listener");
+    assert!(format!("{:?}", filters(1)[0].when).contains("listener.name == \\\"web\\\""), "{:?}", filters(1)[0].when);
+    let all = &filters(1)[1].when.as_ref().unwrap().all;
+    assert_eq!((all.len(), &*all[1].matches.methods[0]), (2, "GET"));
+    // They are shown where they were written: in the routes, they would apply twice when sent back.
+    let shown = loaded.effective();
+    assert_eq!(shown["listeners"]["web"]["filters"][0], json!({ "set_request_header": { "x-w": "web" } }));
+    assert_eq!(shown["routes"][0]["filters"], json!([{ "set_request_header": { "x-r": "own" } }]));
+    assert_eq!(shown["routes"][1]["filters"], json!([]));
     let wrong = text.replace("x-w: web", "X-W: web");
     assert_eq!(load(&wrong).unwrap_err().list[0].line, 3);
     let tcp = text.replace("81\" }", "81\", protocol: tcp, cluster: a, filters: [] }");
@@ -264,4 +270,49 @@ clusters:
         "{:?}",
         messages(&tcp)
     );
+}
+
+#[test]
+fn mistakes_in_a_route_are_reported_even_if_those_below_have_their_own() {
+    let wrong = |keys: &str, own: &str| {
+        let text =
+            site(&format!("  - name: top\n    {keys}\n    routes:\n      - {{ name: child, cluster: a, {own} }}"));
+        let list = load(&text).map(|_| Vec::new()).unwrap_or_else(|wrong| wrong.list);
+        list.iter().map(|one| one.line).collect::<Vec<_>>()
+    };
+    let filters = "filters: [{ set_request_header: { x-b: two } }]";
+    for (keys, own) in [
+        ("filters: { set_request_header: { x-a: one } }", filters),
+        ("filters: set_request_header", filters),
+        ("filters: [{ set_request_headr: { x-a: one } }]", filters),
+        ("match: [{ host: a.example }]", "match: { host: b.example }"),
+        ("match: { path: /api }", "match: { path: { prefix: /api } }"),
+        ("match: { headers: [x-a] }", "match: { headers: { x-b: one } }"),
+        ("match: { headers: { x-a: [one] } }", "match: { headers: { x-a: one } }"),
+        ("match: { expression: [\"true\"] }", "match: { expression: \"true\" }"),
+        ("listeners: web", "listeners: [more]"),
+        ("timeout: fast", "timeout: 1s"),
+    ] {
+        assert_eq!(wrong(keys, own), [7], "{keys}");
+        let outer = site(&format!(
+            "  - name: outer\n    {keys}\n    routes:\n      - {{ name: top, routes: [{{ name: child, cluster: a, {own} }}] }}"
+        ));
+        assert!(load(&outer).is_err(), "{keys}, two levels up");
+    }
+    assert_eq!(wrong(filters, filters), [0_u32; 0]);
+}
+
+#[test]
+fn an_expression_cannot_leave_the_one_above() {
+    let wanted = "the expression has a bracket or quote without its counterpart";
+    for own in ["true) || (true", "\\\"\\\"\\\" || true", "size(request.path", "]"] {
+        assert_eq!(
+            reported("{ expression: \"request.size > 1\" }", &format!("{{ expression: \"{own}\" }}")),
+            [wanted],
+            "{own}"
+        );
+    }
+    let above = reported("{ expression: \"true) || (true\" }", "{ expression: \"true\" }");
+    assert_eq!(above, [wanted]);
+    assert_eq!(reported("{ expression: \"request.size > 1\" }", "{ expression: \" \" }"), ["the expression is empty"]);
 }

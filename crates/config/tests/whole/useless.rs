@@ -1,6 +1,12 @@
 //! Settings that do nothing are reported, and words of other products are understood.
 
-use crate::support::{load, messages};
+use std::path::Path;
+
+use config::Loader;
+use model::filter::FilterSpec;
+use serde_json::json;
+
+use crate::support::{LOADER, load, messages};
 
 /// The warnings of a configuration that is valid: line, message, mend.
 fn warnings(lines: &str) -> Vec<String> {
@@ -382,4 +388,48 @@ fn a_file_without_listeners_is_warned_of_unless_they_may_come_from_elsewhere() {
     ] {
         assert_eq!(told(fine), [""; 0], "{fine}");
     }
+}
+
+/// Filters with any settings.
+const ANY: [FilterSpec; 4] = [any("set_request_header"), any("basic_auth"), any("rate_limit"), any("follow_redirects")];
+
+const fn any(name: &'static str) -> FilterSpec {
+    FilterSpec { name, doc: "Does something.", schema: || json!({ "type": "object" }), check: |_| Ok(()) }
+}
+
+/// The warnings of a site with a listener that has these filters, and of these routes.
+fn inherited(filters: &str, routes: &str) -> Vec<String> {
+    let text = format!(
+        "version: 1\nlisteners:\n  web:\n    bind: \"127.0.0.1:0\"\n    filters:\n{filters}\nroutes:\n{routes}\nclusters: {{ a: {{ endpoints: ['127.0.0.1:1'] }} }}\n"
+    );
+    let loader = Loader { filters: &ANY, ..LOADER };
+    let loaded = loader.load_text("site.yaml", &text, Path::new("")).unwrap_or_else(|error| panic!("{error}"));
+    loaded.warnings().iter().map(|warning| format!("{}: {}", warning.line, warning.message)).collect()
+}
+
+#[test]
+fn limits_of_a_listener_count_for_each_route() {
+    let one = "  - { cluster: a }";
+    let two = "  - { match: { path: { exact: /a } }, cluster: a }\n  - { cluster: a }";
+    let limit = "      - rate_limit: { rate: 5/s }";
+    assert_eq!(inherited(limit, one), [""; 0]);
+    assert_eq!(inherited(limit, two), ["6: `rate_limit` of a listener counts for each of its 2 routes apart"]);
+    assert_eq!(inherited("      - set_request_header: { a: b }", two), [""; 0]);
+}
+
+#[test]
+fn filters_that_run_again_for_a_redirect_are_warned_of() {
+    let filters = "      - basic_auth: { users: x }\n      - set_request_header: { a: b }";
+    let follow = "filters: [{ follow_redirects: {} }]";
+    let wanted = "6: `basic_auth` runs again for each redirect that is followed to a route that has it too";
+    assert_eq!(inherited(filters, &format!("  - {{ cluster: a, {follow} }}")), [wanted]);
+    assert_eq!(inherited(filters, "  - { cluster: a }"), [""; 0]);
+    let nested = format!(
+        "  - {{ cluster: a, filters: [{{ rate_limit: {{ rate: 5/s }} }}, {{ follow_redirects: {{}} }}], routes: [{{ match: {{ method: GET }}, timeout: 1s }}] }}"
+    );
+    let told = inherited("      - set_request_header: { a: b }", &nested);
+    assert_eq!(told, ["8: `rate_limit` runs again for each redirect that is followed to a route that has it too"]);
+    let own =
+        format!("  - {{ cluster: a, filters: [{{ rate_limit: {{ rate: 5/s }} }}, {{ follow_redirects: {{}} }}] }}");
+    assert_eq!(inherited("      - set_request_header: { a: b }", &own), [""; 0]);
 }
