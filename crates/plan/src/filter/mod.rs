@@ -97,6 +97,7 @@ pub mod template;
 mod timings;
 mod token_cache;
 mod token_endpoint;
+mod trace;
 mod track;
 pub mod turn;
 pub mod variables;
@@ -127,7 +128,9 @@ pub use file_ask::{DirectoryEntry, FileAsk, FileFound, FileRoot, OpenedFile, Sym
 pub use guarded::{Guarded, GuardedResponse, Noted};
 pub use hold::{Hold, HoldCounts, Spool, Usage};
 pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
-pub use need::{Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreLogin, TooLong, Work};
+pub use need::{
+    Apart, Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreLogin, TakeReply, TooLong, Work,
+};
 pub use notes::{LimitStatus, Note, Notes};
 pub use redirected::{Followed, Redirected};
 pub use settings::Settings;

@@ -38,9 +38,9 @@ struct Copied {
 }
 
 /// Where it is sent from, as [`CallSite`] has it.
-struct OwnSite {
-    worker: Rc<Worker>,
-    plan: Rc<WorkerPlan>,
+pub(crate) struct OwnSite {
+    pub worker: Rc<Worker>,
+    pub plan: Rc<WorkerPlan>,
     scheme: Scheme,
     client: IpAddr,
     request_id: RequestId,
@@ -48,7 +48,7 @@ struct OwnSite {
 
 impl OwnSite {
     /// `None`: the listener is no longer in the plan.
-    fn lend(&self, registration: &Registration) -> Option<CallSite<'_>> {
+    pub(crate) fn lend(&self, registration: &Registration) -> Option<CallSite<'_>> {
         let Self { worker, plan, scheme, client, request_id } = self;
         let (listener, http) = plan.http_listener(registration)?;
         let (scheme, client, request_id) = (*scheme, *client, *request_id);
@@ -68,7 +68,7 @@ impl Exchange<'_> {
     }
 
     /// `None`: the plan has gone out of force since the exchange began.
-    fn own_site(&self) -> Option<OwnSite> {
+    pub(crate) fn own_site(&self) -> Option<OwnSite> {
         let worker = self.worker.me.upgrade()?;
         let plan = worker.own_plan(self.plan)?;
         Some(OwnSite { worker, plan, scheme: self.scheme, client: self.client, request_id: self.request_id })
