@@ -94,7 +94,7 @@ fn a_client_that_leaves_while_it_fetches_holds_nobody_up() {
         }
         visit.answer_all(|_| Some(granted("two", 600)));
     });
-    let product = start(&site, &login.address().to_string(), &format!("{OURS}, timeout: 30s"));
+    let product = start(&site, &login.address().to_string(), &format!("{OURS}, timeout: 500ms"));
     let mut leaves = product.connect();
     leaves.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     eventually("the fetch", || login.requests().len() == 1);
@@ -124,4 +124,41 @@ fn answers_without_a_usable_token_let_no_request_pass() {
         assert_eq!((get(&product).0, login.requests().len()), (503, asked), "the server is not asked again at once");
     }
     assert_eq!(site.requests().len(), 0);
+}
+
+#[test]
+fn a_fetch_outlives_the_time_of_its_request_and_its_client() {
+    let site = endpoint();
+    let gate = Arc::new(Barrier::new(2));
+    let open = Arc::clone(&gate);
+    let login = Origin::answering(move |_| {
+        open.wait();
+        granted("one", 600)
+    });
+    let folder = product::folder();
+    std::fs::write(folder.path().join("client.secret"), SECRET).expect("our folder");
+    let filter = format!("filters: [{{ client_credentials: {{ cluster: login, {OURS}, timeout: 30s }} }}]");
+    let setup = Setup::to(&site).route(filter).route("timeout: 300ms");
+    let cluster = format!("login: {{ endpoints: [\"{}\"] }}", login.address());
+    let product = Product::start_in(folder, &setup.cluster_more(cluster).text(), 2);
+    // The time of this request is over before there is a reply.
+    assert_eq!(get(&product).0, 504);
+    let mut leaves = product.connect();
+    leaves.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    leaves.reset();
+    gate.wait();
+    eventually("the token", || get(&product) == (200, "Bearer one".to_owned()));
+    assert_eq!(login.requests().len(), 1);
+}
+
+#[test]
+fn a_request_that_would_show_the_token_to_its_client_is_refused() {
+    let site = endpoint();
+    let login = Origin::answering(|_| granted("one", 600));
+    let product = start(&site, &login.address().to_string(), OURS);
+    assert_eq!(get(&product), (200, "Bearer one".to_owned()));
+    let answer = product.connect().ask("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!((answer.status(), answer.text().contains("one")), (405, false));
+    assert_eq!(Client::connect(product.web()).ask(request("TRACE", "/"), b"").status, 405);
+    assert_eq!(site.requests().len(), 1);
 }

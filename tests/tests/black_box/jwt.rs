@@ -1,6 +1,6 @@
 //! The filter `jwt`: signed tokens, over each version of HTTP, with keys from a file and from a URL.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
 use serde_json::{Value, json};
 
@@ -286,14 +286,42 @@ fn encrypted_tokens_of_another_implementation_pass_over_each_version() {
         let forged = ask(&product, &format!("{}AAAA", &token[..token.len() - 4]));
         assert!(forged.0 == 401 && forged.2.contains("invalid_token"), "{forged:?}");
     }
-    // A flood of tokens that take long is refused in an orderly way.
+}
+
+#[test]
+fn a_flood_of_tokens_that_take_long_leaves_room_for_passwords() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/plan/src/jose/decryption/vectors.json");
+    let vectors: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("the tokens")).expect("JSON");
+    let (origin, folder) = (endpoint(), product::folder());
+    for (name, text) in [("jwks.json", &vectors["signer"]), ("private.json", &vectors["keys"])] {
+        std::fs::write(folder.path().join(name), text.to_string()).expect("our folder");
+    }
+    let filter = "filters: [{ jwt: { keys_file: jwks.json, decrypt: { keys_file: private.json } } }]";
+    let users = "bob: \"$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\"";
+    let filters = format!("filters: [{{ basic_auth: {{ users: {{ {users} }} }} }}]");
+    let passwords = format!("{{ match: {{ path: {{ exact: /password }} }}, {filters}, cluster: site }}");
+    let product = Product::start_in(folder, &Setup::to(&origin).route_before(passwords).route(filter).text(), 2);
     let slow = vectors["nested"].as_array().expect("a list").iter().find(|one| one["alg"] == "RSA-OAEP").expect("one");
     let (start, _) = slow["token"].as_str().expect("a text").rsplit_once('.').expect("a tag");
+    let forged = format!("{start}.AAAAAAAAAAAAAAAAAAAAAA");
+    let gate = Barrier::new(101);
     std::thread::scope(|scope| {
-        for _ in 0..16 {
-            scope.spawn(|| assert_eq!(ask(&product, &format!("{start}.AAAAAAAAAAAAAAAAAAAAAA")).0, 401));
+        for _ in 0..100 {
+            scope.spawn(|| {
+                gate.wait();
+                for _ in 0..20 {
+                    let status = ask(&product, &forged).0;
+                    assert!(matches!(status, 401 | 503), "{status}");
+                }
+            });
+        }
+        gate.wait();
+        for _ in 0..5 {
+            let asked = "GET /password HTTP/1.1\r\nHost: a\r\nAuthorization: Basic Ym9iOnNlY3JldA==\r\n\r\n";
+            assert_eq!(product.connect().ask(asked).status(), 200);
         }
     });
+    assert_eq!(ask(&product, slow["token"].as_str().expect("a text")).0, 200);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use model::Name;
+use model::filter::FilterUse;
 use model::fitness::Fitness;
 use model::persistence::{WhenAway, WhenFull};
 use model::provider::ProviderKind;
@@ -93,6 +94,11 @@ impl Resolver<'_> {
         }
         if let Some(retry) = &route.retry {
             self.useless_conditions(&format!("{at}/retry"), retry);
+        }
+        if let Some((by, field)) = copied_token(&route.filters) {
+            let message = format!("the copies of `mirror` hold the token that `{by}` sets");
+            let mend = format!("replace it: `set_headers: {{ {field}: none }}` in `mirror`");
+            self.warn_at_key(at, "filters", message, Some(mend));
         }
     }
 
@@ -232,6 +238,24 @@ fn may_be_useless(cluster: &Cluster) -> bool {
         || cluster.endpoints.iter().any(|endpoint| endpoint.agent_port.is_some() || endpoint.queue_max.is_some())
 }
 
+/// The filter whose token goes to a mirror as well, with the field that holds it.
+fn copied_token(filters: &[FilterUse]) -> Option<(&str, &str)> {
+    let mirrors = || filters.iter().filter(|filter| filter.name == "mirror");
+    mirrors().next()?;
+    filters.iter().find_map(|filter| {
+        let field = match &*filter.name {
+            "client_credentials" => filter.settings["header"].as_str().unwrap_or("authorization"),
+            "oidc" if filter.settings["pass_access_token"] == true => "authorization",
+            _ => return None,
+        };
+        let replaces = |mirror: &FilterUse| {
+            let replaced = mirror.settings["set_headers"].as_object();
+            replaced.is_some_and(|fields| fields.keys().any(|name| name.eq_ignore_ascii_case(field)))
+        };
+        mirrors().any(|mirror| !replaces(mirror)).then_some((&*filter.name, field))
+    })
+}
+
 /// The clusters that something leads to.
 fn used(snapshot: &Snapshot) -> HashSet<&Name> {
     let mut used: HashSet<&Name> = snapshot.routes.iter().flat_map(|route| route.action.clusters()).collect();
@@ -239,4 +263,37 @@ fn used(snapshot: &Snapshot) -> HashSet<&Name> {
     used.extend(filters.flat_map(|filter| &filter.calls));
     used.extend(snapshot.listeners.iter().flat_map(|listener| listener.protocol.clusters()));
     used
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_copied_if_a_mirror_does_not_replace_its_field() {
+        let of = |name: &str, settings: Value| {
+            let (name, calls) = (name.to_owned(), Vec::new());
+            FilterUse { name, settings, when: None, calls }
+        };
+        let replaces = || of("mirror", json!({ "set_headers": { "Authorization": "none" } }));
+        let (plain, token) = (|| of("mirror", json!({})), || of("client_credentials", json!({})));
+        let copied = Some(("client_credentials", "authorization"));
+        for (filters, expected) in [
+            (vec![token()], None),
+            (vec![plain()], None),
+            (vec![plain(), token()], copied),
+            (vec![token(), replaces()], None),
+            (vec![token(), replaces(), plain()], copied),
+            (
+                vec![of("client_credentials", json!({ "header": "x-token" })), replaces()],
+                Some(("client_credentials", "x-token")),
+            ),
+            (vec![of("oidc", json!({})), plain()], None),
+            (vec![of("oidc", json!({ "pass_access_token": true })), plain()], Some(("oidc", "authorization"))),
+        ] {
+            assert_eq!(copied_token(&filters), expected, "{filters:?}");
+        }
+    }
 }

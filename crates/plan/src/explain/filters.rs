@@ -74,7 +74,7 @@ pub(super) fn apply(
 fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -> (Flow, Option<CalledCluster>) {
     let none = Arc::from([]);
     let mut flow = step.apply(head, turn);
-    for _ in 0..Need::PER_EXCHANGE_MAX {
+    for _ in 0..Need::PER_STEP_MAX {
         let found = match flow {
             Flow::Need(Need::Work(job)) => Found::Work(job.0.run(&mut || 0)),
             Flow::Need(Need::Until(_) | Need::Hold(_) | Need::Redirect(_)) => Found::Now,
@@ -84,6 +84,7 @@ fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -
             // Explaining reads no files.
             Flow::Need(Need::File(_)) => return (Flow::Continue, None),
             Flow::Need(Need::Call(call) | Need::Grpc(call)) => return (Flow::Continue, Some(call.cluster)),
+            Flow::Need(Need::Apart(apart)) => return (Flow::Continue, Some(apart.call.cluster)),
             end => return (end, None),
         };
         flow = step.resume(head, found, turn);

@@ -3,7 +3,8 @@
 mod held;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use model::filter::CLUSTER_FORMAT;
 use model::{Fault, FieldName, Issue, RequestHead, ResponseHead};
@@ -17,11 +18,11 @@ use super::guarded::Guarded;
 use super::settings::{DurationText, Ordered, Settings};
 use super::single_flight::{Flights, Part};
 use super::token_cache::{Digest, digest_of};
-use super::token_endpoint::{Client, NoTokens, Tokens, joined_scopes, more_parameters};
+use super::token_endpoint::{Client, Tokens, joined_scopes, more_parameters};
 use super::variables::Stage;
 use super::{
-    CalledCluster, Compiling, EventCounter, FilterEntry, Flow, Found, Note, Reply, RequestStep, ResponseSource,
-    ResponseStep, ResponseView, Steps, Turn,
+    Apart, CalledCluster, Compiling, EventCounter, FilterEntry, Flow, Found, Need, Note, Reply, RequestStep,
+    ResponseSource, ResponseStep, ResponseView, Steps, TakeReply, Turn, trace,
 };
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<ClientCredentials>("client_credentials", DOC);
@@ -29,19 +30,22 @@ pub(super) const ENTRY: FilterEntry = FilterEntry::of::<ClientCredentials>("clie
 const DOC: &str = r#"Sends an access token of the proxy's own to endpoints (OAuth 2.0 client credentials, RFC 6749 section 4.4).
 
 The proxy requests a token from an authorization server through `cluster`, with `POST path`, and sets it in `authorization` on requests to the
-endpoint. The client's own field of this name is removed.
+endpoint. The client's own field of this name is removed. `TRACE` gets 405: the response to it would show the token to the client.
+Copies that `mirror` sends hold the token too.
 
-One token serves all requests of the route. In its last minute (or its last quarter, if that is shorter), one request at a time fetches
-the next token, and others go on with the old one. While there is no token, requests wait up to 3.15 seconds for the fetch of another request.
+One token serves all requests of the route. In its last minute (or its last quarter, if that is shorter), the next token is fetched, and
+requests go on with the old one. While there is no token, one request has it fetched and waits; others wait up to 3.15 seconds. A fetch
+goes on when the request that began it has ended: only `timeout` bounds it.
 
 | Authorization server | What happens |
 |---|---|
 | refuses, or does not respond | the token stays in use until it expires; without one, requests get 503; the next fetch begins after one second |
 | gives a token without `expires_in` | the token is used for five minutes |
-| gives a token of another type than `Bearer`, or above 8 KiB | as if it had refused |
+| gives a token of another type than `Bearer`, above 8 KiB, or with an `expires_in` that is no positive number | as if it had refused |
 
-If the endpoint answers 401, the token that it got is dropped, unless it is younger than ten seconds. The client gets the 401; the next request
-fetches a token.
+If the endpoint answers 401, the next request has a token fetched; until that one comes, the old one stays in use. A token that is younger
+than ten seconds is not replaced; this age doubles with each token in a row that the endpoint refuses, up to 640 seconds. The client gets
+the 401.
 
 The secret of the client comes from `secret_file`, which is read again when it changes, or from the environment, as in `secret: "${SECRET}"`.
 `equipoise_filter_events_total` counts tokens that are `fetched`, fetches that have `failed`, and requests without a token (`unavailable`).
@@ -156,56 +160,44 @@ struct ClientCredentialsStep {
 impl RequestStep for Arc<ClientCredentialsStep> {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         head.fields.remove_alike(&self.header);
+        if let Some(refusal) = trace::refusal(head) {
+            return refusal;
+        }
         if turn.is_rehearsal {
             return Flow::Continue;
         }
         self.seek(head, turn)
     }
 
-    fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
-        let Found::Call(reply) = found else { return self.seek(head, turn) };
-        self.take(reply, turn);
-        self.flights.end(&self.flight, self.part, turn);
-        match self.held.look(turn.now) {
-            Standing::Fresh(token) | Standing::Ending(token) => self.pass(&token, head, turn),
-            Standing::Absent | Standing::Refused => self.refuse(turn),
-        }
+    fn resume(&self, head: &mut RequestHead, _: Found<'_>, turn: &mut Turn<'_>) -> Flow {
+        self.seek(head, turn)
     }
 }
 
 impl ClientCredentialsStep {
-    fn seek(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+    fn seek(self: &Arc<Self>, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         let old = match self.held.look(turn.now) {
             Standing::Fresh(token) => return self.pass(&token, head, turn),
             Standing::Ending(token) => Some(token),
             Standing::Absent => None,
             Standing::Refused => return self.refuse(turn),
         };
-        match (self.flights.join(&self.flight, self.part, turn), old) {
-            (Part::Calls, _) => self.fetch(),
+        match (self.flights.join_apart(&self.flight, self.part, turn), old) {
+            (Part::Calls, old) => self.fetch(old.is_none(), turn),
             (Part::Waits(_) | Part::HasWaited, Some(token)) => self.pass(&token, head, turn),
             (Part::Waits(wait), None) => wait,
             (Part::HasWaited, None) => self.refuse(turn),
         }
     }
 
-    fn fetch(&self) -> Flow {
+    fn fetch(self: &Arc<Self>, is_awaited: bool, turn: &Turn<'_>) -> Flow {
         let form = self.form.iter().map(|(name, value)| (*name, value.as_bytes()));
         let more = self.parameters.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-        Flow::Need(self.endpoint.post(&form.chain(more).collect::<Vec<_>>()))
-    }
-
-    fn take(&self, reply: Result<Box<Reply>, Fault>, turn: &Turn<'_>) {
-        let tokens = Tokens::read(reply);
-        let tokens = tokens.and_then(|all| Ok((all.access_token.ok_or(NoTokens::Unavailable)?, all.expires_in)));
-        let is_taken = match tokens {
-            Ok((token, lasts)) => self.held.put(token, lasts, turn.now),
-            Err(NoTokens::Refused | NoTokens::Unavailable) => {
-                self.held.fail(turn.now);
-                false
-            }
-        };
-        turn.count(if is_taken { &self.fetched } else { &self.failed });
+        let call = self.endpoint.post_call(&form.chain(more).collect::<Vec<_>>());
+        let number = Flights::led(self.part, turn);
+        let taker =
+            Arc::new(Fetch { step: Arc::clone(self), number, begun: turn.now, is_over: AtomicBool::new(false) });
+        Flow::Need(Need::Apart(Box::new(Apart { call, taker, is_awaited })))
     }
 
     fn pass(&self, token: &Token, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
@@ -224,13 +216,49 @@ impl ClientCredentialsStep {
     }
 }
 
+/// One fetch of a token, for all requests. It is over when its reply is taken, or when it is dropped without one.
+struct Fetch {
+    step: Arc<ClientCredentialsStep>,
+    /// That of its flight.
+    number: Option<u64>,
+    begun: Instant,
+    is_over: AtomicBool,
+}
+
+impl TakeReply for Fetch {
+    fn take(&self, reply: Result<Box<Reply>, Fault>, now: Instant) {
+        if self.is_over.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let step = &self.step;
+        let tokens = Tokens::read(reply).ok().and_then(|tokens| Some((tokens.access_token?, tokens.expires_in)));
+        let is_taken = match tokens {
+            Some((token, lasts)) => step.held.put(token, lasts, (self.begun, now)),
+            None => {
+                step.held.fail(now);
+                false
+            }
+        };
+        if is_taken { &step.fetched } else { &step.failed }.add_one();
+        if let Some(number) = self.number {
+            step.flights.remove(&step.flight, number);
+        }
+    }
+}
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        self.take(Err(Fault::ClosedInWait), self.begun);
+    }
+}
+
 impl ResponseStep for Arc<ClientCredentialsStep> {
     fn apply(&self, head: &mut ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
         if head.status == 401
             && view.source == ResponseSource::Endpoint
             && let Note::Number(number) = turn.notes.get(self.used)
         {
-            self.held.forget(number, turn.now);
+            self.held.refuse(number, turn.now);
         }
     }
 }

@@ -70,8 +70,17 @@ impl FormEndpoint {
         self.post_to(&self.path, None, pairs)
     }
 
+    /// Returns the call with these parameters.
+    pub(super) fn post_call(&self, pairs: &[(&str, &[u8])]) -> Call {
+        self.form_call(&self.path, None, pairs)
+    }
+
     /// The same with another path, and with this host where the settings name none.
     pub(super) fn post_to(&self, path: &str, host: Option<&str>, pairs: &[(&str, &[u8])]) -> Need {
+        Need::Call(Box::new(self.form_call(path, host, pairs)))
+    }
+
+    fn form_call(&self, path: &str, host: Option<&str>, pairs: &[(&str, &[u8])]) -> Call {
         let mut head = self.head("POST", path, host);
         head.fields.set(&NAMES.content_type, b"application/x-www-form-urlencoded");
         head.fields.set(&NAMES.accept, b"application/json");
@@ -84,7 +93,7 @@ impl FormEndpoint {
     pub(super) fn get(&self, response_bytes_max: usize) -> Need {
         let mut head = self.head("GET", &self.path, None);
         head.fields.set(&NAMES.accept, b"application/jwk-set+json, application/json");
-        self.call(head, Vec::new(), response_bytes_max)
+        Need::Call(Box::new(self.call(head, Vec::new(), response_bytes_max)))
     }
 
     fn head(&self, method: &str, path: &str, host: Option<&str>) -> RequestHead {
@@ -104,14 +113,8 @@ impl FormEndpoint {
         head
     }
 
-    fn call(&self, head: RequestHead, body: Vec<u8>, response_bytes_max: usize) -> Need {
-        Need::Call(Box::new(Call {
-            cluster: self.cluster,
-            head,
-            body: body.into(),
-            timeout: self.timeout,
-            response_bytes_max,
-        }))
+    fn call(&self, head: RequestHead, body: Vec<u8>, response_bytes_max: usize) -> Call {
+        Call { cluster: self.cluster, head, body: body.into(), timeout: self.timeout, response_bytes_max }
     }
 }
 

@@ -4,6 +4,7 @@ mod called;
 mod decrypt;
 pub(super) mod keys;
 mod step;
+mod wrapped;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,12 +40,13 @@ The type of a key decides which of them it verifies, and `alg` of a key narrows 
 refused, and so is a token whose algorithm does not fit its key. Shared secrets (`oct`) are accepted from files only. Keys that a
 token brings along or points to are ignored.
 
-**Encrypted tokens** (JWE, RFC 7516) are accepted if `decrypt` has a `keys_file` with private keys (RSA, P-256, P-384, P-521, X25519) or shared
-secrets: a key set, or PEM. Inside is a signed token, which is verified as ever. Algorithms of keys: RSA-OAEP, RSA-OAEP-256, ECDH-ES,
+**Encrypted tokens** (JWE, RFC 7516) are accepted if `decrypt` has a `keys_file`: a key set with private keys (RSA, P-256, P-384, P-521, X25519) or
+shared secrets, or private keys in PEM (all but X25519). Inside is a signed token, which is verified as ever. Algorithms of keys: RSA-OAEP, RSA-OAEP-256, ECDH-ES,
 ECDH-ES+A128KW, ECDH-ES+A256KW, A128KW, A256KW, A128GCMKW, A192GCMKW, A256GCMKW, dir; of contents: A128GCM, A192GCM, A256GCM, A128CBC-HS256,
 A192CBC-HS384, A256CBC-HS512. RSA1_5, passwords (PBES2) and compressed tokens (`zip`) are always refused. With `allow_unsigned`, claims may
 be in the encrypted token itself, if its key is a shared secret; then `keys_file` and `keys_url` may be missing. `required: true` refuses tokens that are not encrypted.
-RSA keys are used by threads beside the workers.
+Threads beside the workers use private keys, for 16 requests of a filter at once; further ones get 503. Limit the rate of clients before this
+filter. Of one token inside, up to four encryptions are cached.
 
 **Claims**: `exp`, `nbf` and `iat` are checked, with a `leeway` for clocks that differ. Tokens without `exp` are refused, unless
 `allow_without_expiry`. `iss` must be an `issuer`, `aud` must contain an `audience`. Each claim in `claims` must have the listed value, or one

@@ -42,6 +42,9 @@ example by a full queue, are not copied. A copy is dropped in these cases:
 Retries and hedges of the original are not copied again. Requests that filters or the route answer, upgrades such as WebSocket, and `CONNECT`
 are not copied.
 
+Copies hold the credentials that other filters set, such as the token of `client_credentials`; `set_headers: { authorization: none }`
+replaces them.
+
 `host` sets the `host` of the copy, and `set_headers` sets further fields of it; values may hold variables. Let the mirror know that it
 must not charge cards or send mail.
 

@@ -99,6 +99,7 @@ pub mod template;
 mod timings;
 mod token_cache;
 mod token_endpoint;
+mod trace;
 mod track;
 pub mod turn;
 pub mod variables;
@@ -133,7 +134,8 @@ pub use guarded::{Guarded, GuardedResponse, Noted};
 pub use hold::{Hold, HoldCounts, Spool, Usage};
 pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
 pub use need::{
-    Awaited, Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreLogin, TooLong, Work,
+    Apart, Awaited, Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreLogin, TakeReply,
+    TooLong, Work,
 };
 pub use notes::{CacheStatus, LimitStatus, Note, Notes};
 pub use redirected::{Followed, Redirected};

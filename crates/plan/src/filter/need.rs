@@ -11,7 +11,7 @@ use super::{FileAsk, FileFound, Hold};
 use crate::cache::Flight;
 
 /// What a step needs before it goes on. A step never waits itself: it says what it needs, and its `resume` is called with the
-/// [`Found`] of the same kind. An exchange may have [`Need::PER_EXCHANGE_MAX`] of them.
+/// [`Found`] of the same kind. A step may have [`Need::PER_STEP_MAX`] of them in an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Work that is too slow for a worker; threads beside the workers do it.
@@ -33,6 +33,8 @@ pub enum Need {
     Hold(Arc<Hold>),
     /// That the request goes on along another route, in the place of the endpoint's response. What is found is [`Found::Now`], if it cannot.
     Redirect(Box<Redirected>),
+    /// A call that goes on when the exchange has ended. What is found is [`Found::Now`].
+    Apart(Box<Apart>),
     /// That a moment has come.
     Until(Instant),
     /// What a store that several instances share says of a limit.
@@ -62,8 +64,8 @@ impl PartialEq for Awaited {
 impl Eq for Awaited {}
 
 impl Need {
-    /// Needs of one exchange, over all its steps. One more is a fault: a step that always needs something never ends.
-    pub const PER_EXCHANGE_MAX: u32 = 8;
+    /// Needs of one step in one exchange. One more is a fault: a step that always needs something never ends.
+    pub const PER_STEP_MAX: u32 = 8;
     /// The largest body, in bytes, that a step may ask for.
     pub const BODY_BYTES_MAX: u32 = 16 << 20;
 }
@@ -132,7 +134,7 @@ pub struct Away;
 
 /// A request to a cluster beside the one that the client has made. It has the cluster's balancing, retries, limits and health, and
 /// is cancelled with its exchange.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Call {
     /// To which cluster it goes.
     pub cluster: CalledCluster,
@@ -145,6 +147,48 @@ pub struct Call {
     /// Bound on the response's body, in bytes. A longer one is [`Fault::BadResponseBody`].
     pub response_bytes_max: usize,
 }
+
+/// Without fields and body, which may hold secrets.
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cluster, head, body: _, timeout, response_bytes_max: _ } = self;
+        let mut shown = f.debug_struct("Call");
+        shown.field("cluster", cluster).field("method", &head.method).field("timeout", timeout).finish_non_exhaustive()
+    }
+}
+
+/// A call by HTTP whose reply all exchanges share. Neither the end of its exchange nor the time-outs of the route end it.
+#[derive(Clone)]
+pub struct Apart {
+    /// The call.
+    pub call: Call,
+    /// Gets the reply. It is dropped without one if the call is never made, or ends with its worker.
+    pub taker: Arc<dyn TakeReply>,
+    /// Whether the exchange waits until the reply is taken.
+    pub is_awaited: bool,
+}
+
+/// What takes the reply to a call that goes on when its exchange has ended.
+pub trait TakeReply: Send + Sync {
+    /// Takes it, once. It must not wait.
+    fn take(&self, reply: Result<Box<Reply>, Fault>, now: Instant);
+}
+
+impl fmt::Debug for Apart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { call, taker: _, is_awaited } = self;
+        f.debug_struct("Apart").field("call", call).field("is_awaited", is_awaited).finish_non_exhaustive()
+    }
+}
+
+/// Two are equal if the same takes their reply.
+impl PartialEq for Apart {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.taker, &other.taker)
+    }
+}
+
+impl Eq for Apart {}
 
 /// Two are equal if they are the same.
 impl PartialEq for Call {

@@ -114,7 +114,7 @@ struct Oidc {
     /// The claim that is `{user}`; `sub` by default.
     #[serde(default = "subject")]
     user_claim: String,
-    /// Send the access token to the endpoint, in `authorization`.
+    /// Send the access token to the endpoint, in `authorization`. `TRACE` then gets 405: the response to it would show the token.
     #[serde(default)]
     pass_access_token: bool,
 }

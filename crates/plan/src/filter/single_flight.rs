@@ -66,6 +66,17 @@ impl Flights {
 
     /// Joins the flight of a key, or begins one. What the exchange did before stands under the note `part`.
     pub(super) fn join(self: &Arc<Self>, key: &Digest, part: usize, turn: &mut Turn<'_>) -> Part {
+        let joined = self.join_apart(key, part, turn);
+        if joined == Part::Calls
+            && let Some(number) = Self::led(part, turn)
+        {
+            turn.notes.at_end(Arc::new(Flight { flights: Arc::clone(self), key: *key }), number);
+        }
+        joined
+    }
+
+    /// The same for a call that goes on when its exchange has ended. What takes its reply ends the flight: [`Self::remove`].
+    pub(super) fn join_apart(&self, key: &Digest, part: usize, turn: &mut Turn<'_>) -> Part {
         if turn.is_rehearsal {
             return Part::Calls;
         }
@@ -87,7 +98,6 @@ impl Flights {
             let number = self.numbers.fetch_add(1, Ordering::Relaxed);
             under_way.insert(*key, number);
             turn.notes.set(part, Note::Number(LEADS | number));
-            turn.notes.at_end(Arc::new(Flight { flights: Arc::clone(self), key: *key }), number);
         }
         Part::Calls
     }
@@ -100,14 +110,21 @@ impl Flights {
     /// Ends the flight of a key if this exchange leads it: its call has ended, and the cache has what came of it. An exchange that called
     /// beside the flight of another ends nothing.
     pub(super) fn end(&self, key: &Digest, part: usize, turn: &Turn<'_>) {
-        if let Note::Number(number) = turn.notes.get(part)
-            && number & LEADS != 0
-        {
-            self.remove(key, number & !LEADS);
+        if let Some(number) = Self::led(part, turn) {
+            self.remove(key, number);
         }
     }
 
-    fn remove(&self, key: &Digest, number: u64) {
+    /// Returns the number of the flight that this exchange leads, or has led.
+    pub(super) fn led(part: usize, turn: &Turn<'_>) -> Option<u64> {
+        match turn.notes.get(part) {
+            Note::Number(number) if number & LEADS != 0 => Some(number & !LEADS),
+            _ => None,
+        }
+    }
+
+    /// Ends the flight of a key if it has this number.
+    pub(super) fn remove(&self, key: &Digest, number: u64) {
         let mut under_way = self.under_way();
         if under_way.get(key) == Some(&number) {
             under_way.remove(key);

@@ -3,6 +3,7 @@
 use model::{Fault, Issue};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::Reply;
 use super::form_call::{basic, only_line};
@@ -127,12 +128,68 @@ impl Tokens {
         }
         let members = Claims::from_json(&reply.body).ok_or(NoTokens::Unavailable)?;
         let text = |name: &str| members.get(name).and_then(|value| value.as_str()).map(str::to_owned);
-        let seconds = members.get("expires_in");
-        let expires_in = seconds.and_then(|value| value.as_u64().or_else(|| value.as_str()?.parse().ok()));
-        let is_bearer = text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+        let expires_in = members.get("expires_in").filter(|value| !value.is_null());
+        let expires_in = expires_in.map(|value| seconds(value).ok_or(NoTokens::Unavailable)).transpose()?;
+        let is_bearer = members
+            .get("token_type")
+            .is_none_or(|kind| kind.as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("bearer")));
         // It goes into a header field.
         let is_sent = |token: &String| is_bearer && token.bytes().all(|byte| byte.is_ascii_graphic());
         let access_token = text("access_token").filter(is_sent);
         Ok(Self { id_token: text("id_token"), access_token, refresh_token: text("refresh_token"), expires_in })
+    }
+}
+
+/// Reads a number of seconds, of which some providers write a fraction or a text. Returns `None` if it is not at least one.
+fn seconds(value: &Value) -> Option<u64> {
+    let whole = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    let fraction = || value.as_f64().or_else(|| value.as_str()?.parse().ok()).filter(|seconds| seconds.is_finite());
+    whole.or_else(|| fraction().map(|seconds| seconds as u64)).filter(|seconds| *seconds >= 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::response;
+    use super::*;
+
+    fn read(members: &Value) -> Result<(Option<String>, Option<u64>), NoTokens> {
+        let reply = Reply { head: response(200, &[]), body: members.to_string().into_bytes() };
+        Tokens::read(Ok(Box::new(reply))).map(|tokens| (tokens.access_token, tokens.expires_in))
+    }
+
+    #[test]
+    fn lifetimes_are_numbers_from_one_second_on_or_missing() {
+        for (written, lasts) in [
+            (json!(30), Some(30)),
+            (json!("30"), Some(30)),
+            (json!(30.9), Some(30)),
+            (json!("30.0"), Some(30)),
+            (json!(1e20), Some(u64::MAX)),
+            (json!(null), None),
+        ] {
+            assert_eq!(read(&json!({ "access_token": "a", "expires_in": written })).unwrap().1, lasts, "{written}");
+        }
+        for bad in [json!(0), json!(-1), json!("-1"), json!(0.5), json!("soon"), json!("NaN"), json!(true), json!([30])]
+        {
+            let read = read(&json!({ "access_token": "a", "expires_in": bad }));
+            assert_eq!(read, Err(NoTokens::Unavailable), "{bad}");
+        }
+    }
+
+    #[test]
+    fn types_other_than_the_text_bearer_give_no_token() {
+        for (kind, is_token) in [
+            (json!("BEARER"), true),
+            (json!("mac"), false),
+            (json!(1), false),
+            (json!(null), false),
+            (json!([]), false),
+        ] {
+            let token = read(&json!({ "access_token": "a", "token_type": kind })).unwrap().0;
+            assert_eq!(token.is_some(), is_token, "{kind}");
+        }
+        assert!(read(&json!({ "access_token": "a" })).unwrap().0.is_some());
     }
 }

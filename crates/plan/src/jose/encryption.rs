@@ -50,6 +50,15 @@ impl Encryption {
         }
     }
 
+    /// Returns whether vector and tag have their lengths (RFC 7518 sections 5.2 and 5.3).
+    pub(super) fn takes(self, iv: &[u8], tag: &[u8]) -> bool {
+        let lengths = match self {
+            Self::A128Gcm | Self::A192Gcm | Self::A256Gcm => (12, 16),
+            Self::A128CbcHs256 | Self::A192CbcHs384 | Self::A256CbcHs512 => (16, self.key_bytes() / 2),
+        };
+        (iv.len(), tag.len()) == lengths
+    }
+
     /// Decrypts a content. Returns `None` if the key, the vector or the tag is not the right one.
     pub(super) fn open(self, key: &[u8], header: &[u8], parts: [&[u8]; 3]) -> Option<Vec<u8>> {
         if key.len() != self.key_bytes() {

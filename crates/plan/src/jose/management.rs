@@ -67,6 +67,9 @@ impl KeyManagement {
 
     /// Returns whether it takes so long that threads beside the workers do it.
     pub fn is_slow(self) -> bool {
-        matches!(self, Self::RsaOaep | Self::RsaOaep256)
+        match self {
+            Self::RsaOaep | Self::RsaOaep256 | Self::EcdhEs | Self::EcdhEsA128Kw | Self::EcdhEsA256Kw => true,
+            Self::A128Kw | Self::A256Kw | Self::A128GcmKw | Self::A192GcmKw | Self::A256GcmKw | Self::Direct => false,
+        }
     }
 }

@@ -16,11 +16,12 @@ use plan::ClusterPlan;
 use plan::filter::{Call, Reply};
 use wire::http1::Framing;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, ConnectionFacts};
 use crate::exchange::{CallSite, Exchange};
 use crate::finish::finish_call;
 use crate::grpc;
 use crate::io::{Io, MemoryIo};
+use crate::registry::Registration;
 use crate::watch::Watch;
 
 /// What is spoken with the cluster.
@@ -48,7 +49,9 @@ pub(super) async fn made(
     let bound = exchange.connection.watch.bound();
     let ends = now + call.timeout;
     let site = exchange.call_site();
-    let connection = connection_for(exchange, &call, (now, bound.map_or(ends, |bound| bound.min(ends))), &is_gone);
+    let ends = bound.map_or(ends, |bound| bound.min(ends));
+    let by = &*exchange.connection;
+    let connection = connection_for((&by.facts, &by.registration), &call, (now, ends), &is_gone);
     // Not a type of its own: an exchange may have a call, and a call is an exchange.
     let mut making: Making<'_> = Box::pin(make(site, connection, (call, protocol), cluster));
     let replied = poll_fn(|cx| {
@@ -67,22 +70,21 @@ pub(super) async fn made(
 }
 
 /// A connection of the filter's, as the rest of the data plane knows them.
-fn connection_for(
-    exchange: &Exchange<'_>,
+pub(super) fn connection_for(
+    (facts, registration): (&Rc<ConnectionFacts>, &Rc<Registration>),
     call: &Call,
     (now, ends): (Instant, Instant),
     is_gone: &Rc<Cell<bool>>,
 ) -> Connection {
-    let of = &*exchange.connection;
     let bytes_max = HEAD_BYTES_MAX + call.response_bytes_max;
-    let mut watch = Watch::new(now, ends - now, of.registration.clone());
+    let mut watch = Watch::new(now, ends - now, registration.clone());
     watch.set_bound(Some(ends));
     Connection {
         io: Io::Memory(Box::new(MemoryIo { bytes_max, is_gone: is_gone.clone(), ..MemoryIo::default() })),
-        facts: of.facts.clone(),
+        facts: facts.clone(),
         watch,
         received: None,
-        registration: of.registration.clone(),
+        registration: registration.clone(),
         requests: 0,
         leaves_by_end: false,
         is_early: false,
@@ -90,7 +92,11 @@ fn connection_for(
     }
 }
 
-async fn make(
+/// Makes the call from a site with a connection that is its own.
+///
+/// # Errors
+/// The fault that ended it.
+pub(super) async fn make(
     site: CallSite<'_>,
     mut connection: Connection,
     (call, protocol): (Call, Protocol),

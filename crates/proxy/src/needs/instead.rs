@@ -59,7 +59,7 @@ impl<'p> Exchange<'p> {
         let answered =
             self.with_response(source, |head, view, turn| route.chain.answer(&mut place, (head, view), turn));
         let mut flow = answered.unwrap_or(Flow::Continue);
-        for _ in 0..Need::PER_EXCHANGE_MAX {
+        for _ in 0..Need::PER_STEP_MAX {
             let need = match flow {
                 Flow::Need(need) => need,
                 Flow::Continue => return Ok(None),

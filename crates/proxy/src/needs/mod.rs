@@ -1,5 +1,6 @@
 //! What filters need and do not do themselves, a file for each kind.
 
+mod apart;
 pub(crate) mod body;
 mod call;
 mod file;
@@ -43,15 +44,18 @@ impl Exchange<'_> {
         place: &mut usize,
         first: Need,
     ) -> Result<Flow, Fault> {
-        let mut need = first;
-        for _ in 0..Need::PER_EXCHANGE_MAX {
+        let (mut need, mut left) = (first, Need::PER_STEP_MAX);
+        while left > 0 {
             let met = self.meet(need).await;
             // Also for a fault: the steps that count it go by the present.
             self.progress.look();
+            let before = *place;
             match self.resume(route, place, met?) {
                 Flow::Need(next) => need = next,
                 flow => return Ok(flow),
             }
+            // Places only rise: there are no more needs than so many for each step.
+            left = if *place == before { left - 1 } else { Need::PER_STEP_MAX };
         }
         Err(Fault::VerificationFull)
     }
@@ -61,6 +65,8 @@ impl Exchange<'_> {
             Need::Work(job) => work::done(job, self.connection).await.map(Met::Work),
             Need::Call(call) => call::made((*call, Protocol::Http), self).await.map(Met::Call),
             Need::Grpc(call) => call::made((*call, Protocol::Grpc), self).await.map(Met::Call),
+            // Boxed: it is rare, and its state would make every exchange larger.
+            Need::Apart(apart) => Box::pin(apart::begun(*apart, self)).await.map(|()| Met::Now),
             Need::Body { max } => body::held(self, max).await.map(Met::Body),
             // Too late, or too early: only what answers in the place of a response can have it.
             Need::Redirect(_) => Ok(Met::Now),

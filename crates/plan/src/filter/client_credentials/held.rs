@@ -12,8 +12,10 @@ const LASTS_MAX: u64 = 86_400;
 const EARLY: u64 = 60;
 /// How long the provider is not asked again after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A token that is younger is not forgotten: endpoints that always answer 401 must not flood the provider.
+/// A 401 to a token that is younger counts for nothing: endpoints that often answer 401 must not flood the provider.
 const AGE_MIN: Duration = Duration::from_secs(10);
+/// That age doubles with each token in a row that was refused, so often at most: to 640 s.
+const DOUBLED_MAX: u32 = 6;
 /// Bytes of a token, which goes into each request.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
 
@@ -53,6 +55,10 @@ struct State {
     token: Option<Arc<Token>>,
     /// How many tokens there were.
     count: u64,
+    /// The endpoint has refused the token: the next one is fetched.
+    is_refused: bool,
+    /// Tokens in a row that were refused, without this one.
+    refused: u32,
     /// The provider is not asked before.
     paused_until: Option<Instant>,
 }
@@ -68,23 +74,28 @@ impl Held {
         let is_paused = state.paused_until.is_some_and(|until| now < until);
         match state.token.as_ref().filter(|token| now < token.ends) {
             // While the provider gives none, the old one is as good as a fresh one.
-            Some(token) if now < token.fresh_until || is_paused => Standing::Fresh(Arc::clone(token)),
+            Some(token) if now < token.fresh_until && !state.is_refused || is_paused => {
+                Standing::Fresh(Arc::clone(token))
+            }
             Some(token) => Standing::Ending(Arc::clone(token)),
             None if is_paused => Standing::Refused,
             None => Standing::Absent,
         }
     }
 
-    /// Takes a token that lasts so many seconds. Returns `false` if it is empty or too long, which is a failure.
-    pub(super) fn put(&self, text: String, lasts: Option<u64>, now: Instant) -> bool {
-        if text.is_empty() || text.len() > TOKEN_BYTES_MAX {
+    /// Takes a token that was asked for at `asked` and lasts so many seconds from then. Returns `false` if it is empty, too long or over,
+    /// which is a failure.
+    pub(super) fn put(&self, text: String, lasts: Option<u64>, (asked, now): (Instant, Instant)) -> bool {
+        let lasts = lasts.unwrap_or(LASTS).min(LASTS_MAX);
+        let ends = asked + Duration::from_secs(lasts);
+        if text.is_empty() || text.len() > TOKEN_BYTES_MAX || ends <= now {
             self.fail(now);
             return false;
         }
-        let lasts = lasts.unwrap_or(LASTS).clamp(1, LASTS_MAX);
-        let ends = now + Duration::from_secs(lasts);
         let fresh_until = ends - Duration::from_secs(EARLY.min(lasts / 4));
         let mut state = self.state();
+        state.refused = if state.is_refused { state.refused.saturating_add(1) } else { 0 };
+        state.is_refused = false;
         state.count += 1;
         let number = state.count;
         state.token = Some(Arc::new(Token { text: text.into(), number, fetched: now, fresh_until, ends }));
@@ -97,12 +108,12 @@ impl Held {
         self.state().paused_until = Some(now + PAUSE);
     }
 
-    /// Forgets the token of this number, unless it is new.
-    pub(super) fn forget(&self, number: u64, now: Instant) {
+    /// Takes a 401 of the endpoint to the token of this number. The token stays in use until the next one comes: a client may have caused it.
+    pub(super) fn refuse(&self, number: u64, now: Instant) {
         let mut state = self.state();
-        let is_dropped = |token: &Arc<Token>| token.number == number && now >= token.fetched + AGE_MIN;
-        if state.token.as_ref().is_some_and(is_dropped) {
-            state.token = None;
+        let age_min = AGE_MIN * (1 << state.refused.min(DOUBLED_MAX));
+        if state.token.as_ref().is_some_and(|token| token.number == number && now >= token.fetched + age_min) {
+            state.is_refused = true;
         }
     }
 

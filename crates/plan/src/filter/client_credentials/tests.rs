@@ -33,6 +33,13 @@ fn failing(status: u16) -> Result<Box<Reply>, Fault> {
     Ok(Box::new(Reply { head: response(status, &[]), body: b"{\"error\":\"invalid_client\"}".to_vec() }))
 }
 
+fn fetch(flow: Flow) -> Box<Apart> {
+    match flow {
+        Flow::Need(Need::Apart(apart)) => apart,
+        other => panic!("{other:?}"),
+    }
+}
+
 impl Route {
     fn beside(&self, after: u64) -> Beside {
         let mut beside = Beside::new();
@@ -48,8 +55,8 @@ impl Route {
         let mut flow = self.chain.on_request(&mut head, &mut beside.turn(&facts));
         match reply {
             Some(reply) => {
-                assert!(matches!(flow, Flow::Need(Need::Call(_))), "{flow:?}");
-                flow = self.chain.resume(&mut 0, Found::Call(reply), &mut head, &mut beside.turn(&facts));
+                fetch(flow).taker.take(reply, beside.now);
+                flow = self.chain.resume(&mut 0, Found::Now, &mut head, &mut beside.turn(&facts));
             }
             None => assert!(!matches!(flow, Flow::Need(_)), "{flow:?}"),
         }
@@ -85,7 +92,7 @@ fn the_request_for_a_token_has_client_scopes_and_parameters() {
     ] {
         let mut head = request("GET", "/", &[]);
         let flow = route(more).chain.on_request(&mut head, &mut Beside::new().turn(&facts));
-        let Flow::Need(Need::Call(call)) = flow else { panic!("{flow:?}") };
+        let call = fetch(flow).call;
         assert_eq!((std::str::from_utf8(&call.body).unwrap(), call.head.path()), (body, &b"/token"[..]));
         assert_eq!(listed(&call.head.fields).contains("authorization: Basic "), body.starts_with("grant"));
     }
@@ -98,15 +105,56 @@ fn while_one_request_fetches_others_wait_or_go_on_with_the_old_token() {
     let facts = world.facts();
     let (mut first, mut second) = (route.beside(0), route.beside(0));
     let (mut head, mut other) = (request("GET", "/", &[]), request("GET", "/", &[("x_token", "theirs")]));
-    assert!(matches!(route.chain.on_request(&mut head, &mut first.turn(&facts)), Flow::Need(Need::Call(_))));
+    let begun = fetch(route.chain.on_request(&mut head, &mut first.turn(&facts)));
+    assert!(begun.is_awaited);
     assert!(matches!(route.chain.on_request(&mut other, &mut second.turn(&facts)), Flow::Need(Need::Until(_))));
-    let flow = route.chain.resume(&mut 0, Found::Call(token("one", json!(100))), &mut head, &mut first.turn(&facts));
+    begun.taker.take(token("one", json!(100)), first.now);
+    let flow = route.chain.resume(&mut 0, Found::Now, &mut head, &mut first.turn(&facts));
     assert_eq!((flow, listed(&head.fields).as_str()), (Flow::Continue, "x-token: Bearer one"));
     let flow = route.chain.resume(&mut 0, Found::Now, &mut other, &mut second.turn(&facts));
     assert_eq!((flow, listed(&other.fields).as_str()), (Flow::Continue, "x-token: Bearer one"));
     let (mut third, mut fourth) = (route.beside(80), route.beside(80));
-    assert!(matches!(route.chain.on_request(&mut head, &mut third.turn(&facts)), Flow::Need(Need::Call(_))));
+    let begun = fetch(route.chain.on_request(&mut head, &mut third.turn(&facts)));
+    assert!(!begun.is_awaited);
+    let flow = route.chain.resume(&mut 0, Found::Now, &mut head, &mut third.turn(&facts));
+    assert_eq!((flow, listed(&head.fields).as_str()), (Flow::Continue, "x-token: Bearer one"));
     assert_eq!(route.chain.on_request(&mut other, &mut fourth.turn(&facts)), Flow::Continue, "the old one");
+    assert_eq!(listed(&other.fields), "x-token: Bearer one");
+}
+
+#[test]
+fn a_fetch_goes_on_when_its_exchange_ends_and_pauses_when_it_is_dropped() {
+    let route = route(json!({}));
+    let world = World::new();
+    let facts = world.facts();
+    let mut first = route.beside(0);
+    let begun = fetch(route.chain.on_request(&mut request("GET", "/", &[]), &mut first.turn(&facts)));
+    drop(first);
+    // The next request neither calls nor is refused.
+    let mut second = route.beside(0);
+    let flow = route.chain.on_request(&mut request("GET", "/", &[]), &mut second.turn(&facts));
+    assert!(matches!(flow, Flow::Need(Need::Until(_))), "{flow:?}");
+    begun.taker.take(token("one", json!(100)), route.begun + Duration::from_secs(3));
+    begun.taker.take(failing(500), route.begun + Duration::from_secs(3));
+    assert_eq!(route.ask(3, None), with("one"));
+    // Its time has begun with the call.
+    let mut last = route.beside(101);
+    let begun = fetch(route.chain.on_request(&mut request("GET", "/", &[]), &mut last.turn(&facts)));
+    assert!(begun.is_awaited);
+    drop(begun);
+    assert_eq!(route.ask(101, None).0, Flow::refuse(503, NONE), "the server is not asked again at once");
+    assert_eq!(route.ask(102, Some(token("two", json!(100)))), with("two"));
+}
+
+#[test]
+fn requests_that_show_the_token_to_the_client_are_refused() {
+    let route = route(json!({}));
+    let world = World::new();
+    for method in ["TRACE", "trace"] {
+        let mut head = request(method, "/", &[("Authorization", "Bearer theirs")]);
+        let flow = route.chain.on_request(&mut head, &mut route.beside(0).turn(&world.facts()));
+        assert!(matches!(flow, Flow::Respond(answer) if answer.status == 405), "{method}");
+    }
 }
 
 #[test]
@@ -146,7 +194,7 @@ fn without_an_answer_a_token_is_used_until_its_end_and_then_no_request_passes() 
 }
 
 #[test]
-fn a_token_that_the_endpoint_refuses_is_dropped_once_and_not_at_once() {
+fn a_token_that_the_endpoint_refuses_is_replaced_once_and_not_at_once() {
     let route = route(json!({}));
     let world = World::new();
     let facts = world.facts();
@@ -165,9 +213,32 @@ fn a_token_that_the_endpoint_refuses_is_dropped_once_and_not_at_once() {
     assert_eq!(route.ask(10, None), with("one"), "too new, and another status");
     let (mut first, mut second) = (answered(1, 10, 401), answered(1, 60, 401));
     first();
-    assert_eq!(route.ask(10, Some(token("two", json!(600)))), with("two"));
+    assert_eq!(route.ask(10, Some(failing(500))), with("one"), "it stays in use");
+    assert_eq!(route.ask(11, Some(token("two", json!(600)))), with("two"));
     second();
     assert_eq!(route.ask(60, None), with("two"), "the endpoint has refused the one before");
+}
+
+#[test]
+fn tokens_that_are_refused_in_a_row_are_replaced_more_and_more_rarely() {
+    let route = route(json!({}));
+    let world = World::new();
+    let facts = world.facts();
+    let refused = |after: u64| {
+        let mut request = request("GET", "/", &[]);
+        let mut beside = route.beside(after);
+        let flow = route.chain.on_request(&mut request, &mut beside.turn(&facts));
+        let is_fetched = matches!(&flow, Flow::Need(Need::Apart(_)));
+        if let Flow::Need(Need::Apart(begun)) = flow {
+            begun.taker.take(token("next", json!(86_400)), beside.now);
+            assert_eq!(route.chain.resume(&mut 0, Found::Now, &mut request, &mut beside.turn(&facts)), Flow::Continue);
+        }
+        let mut head = response(401, &[]);
+        route.chain.on_response(&mut head, &world.view(&request), &mut beside.turn(&facts));
+        is_fetched
+    };
+    let fetches: Vec<u64> = (0..4_000).filter(|second| refused(*second)).collect();
+    assert_eq!(fetches, [0, 11, 32, 73, 154, 315, 636, 1_277, 1_918, 2_559, 3_200, 3_841]);
 }
 
 #[test]
@@ -177,7 +248,7 @@ fn requests_that_have_waited_long_enough_are_refused_and_do_not_call() {
     let facts = world.facts();
     let (mut first, mut second) = (route.beside(0), route.beside(0));
     let (mut head, mut other) = (request("GET", "/", &[]), request("GET", "/", &[]));
-    assert!(matches!(route.chain.on_request(&mut head, &mut first.turn(&facts)), Flow::Need(Need::Call(_))));
+    let _begun = fetch(route.chain.on_request(&mut head, &mut first.turn(&facts)));
     let mut flow = route.chain.on_request(&mut other, &mut second.turn(&facts));
     let mut waits = 0;
     while let Flow::Need(Need::Until(until)) = flow {

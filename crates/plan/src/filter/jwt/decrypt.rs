@@ -1,16 +1,24 @@
 //! Encrypted tokens: the settings, and decryptions that other threads do.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use model::Issue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::wrapped::Wrapped;
 use crate::filter::settings::FileText;
 use crate::filter::{AtEnd, Ended, Flow, Job, Need, Note, Turn, Work};
 use crate::jose::{DecryptionKeys, Encrypted, KeyManagement, Refusal};
+
+/// Decryptions of one filter at once, with those that wait for a thread.
+const RUNNING_MAX: usize = 16;
+/// The same of all filters together: threads also verify passwords, and must not be kept from it by strangers.
+const ALL_MAX: usize = 48;
+
+static ALL: AtomicUsize = AtomicUsize::new(0);
 
 /// How encrypted tokens are decrypted.
 #[derive(Deserialize, JsonSchema)]
@@ -31,6 +39,8 @@ pub(super) struct Decryption {
     keys: Arc<DecryptionKeys>,
     pub(super) allows_unsigned: bool,
     pub(super) is_required: bool,
+    /// What is known of them.
+    pub(super) known: Wrapped,
 }
 
 impl Decrypt {
@@ -47,11 +57,24 @@ impl Decrypt {
             let issue = Issue::at("decrypt/allow_unsigned", "no key in `keys_file` is a shared secret");
             return Err(issue.suggest("leave `allow_unsigned` out: tokens for a public key must be signed"));
         }
-        Ok(Decryption { keys: Arc::new(keys), allows_unsigned: self.allow_unsigned, is_required: self.required })
+        Ok(Decryption {
+            keys: Arc::new(keys),
+            allows_unsigned: self.allow_unsigned,
+            is_required: self.required,
+            known: Wrapped::default(),
+        })
     }
 }
 
 impl Decryption {
+    /// Checks what can be told of a token without its key.
+    ///
+    /// # Errors
+    /// See [`DecryptionKeys::check`].
+    pub(super) fn check(&self, token: &Encrypted<'_>) -> Result<(), Refusal> {
+        self.keys.check(token)
+    }
+
     /// Decrypts a token.
     ///
     /// # Errors
@@ -66,6 +89,33 @@ impl Decryption {
 pub(super) struct Decryptions {
     running: Mutex<HashMap<u64, Arc<Slow>>>,
     numbers: AtomicU64,
+    places: Arc<AtomicUsize>,
+}
+
+/// One of the places that are bounded. A decryption holds it until no thread has it either.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(own: &Arc<AtomicUsize>) -> Option<Self> {
+        let enter = |count: &AtomicUsize, max: usize| {
+            count.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |now| (now < max).then_some(now + 1)).is_ok()
+        };
+        if !enter(own, RUNNING_MAX) {
+            return None;
+        }
+        if !enter(&ALL, ALL_MAX) {
+            own.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        Some(Self(Arc::clone(own)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+        ALL.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// One of them.
@@ -73,6 +123,7 @@ pub(super) struct Slow {
     keys: Arc<DecryptionKeys>,
     token: Vec<u8>,
     found: OnceLock<Result<Vec<u8>, Refusal>>,
+    _place: Place,
 }
 
 impl Work for Slow {
@@ -90,14 +141,21 @@ impl Slow {
 }
 
 impl Decryptions {
-    /// Begins one, whose number stands under this note from now on.
-    pub(super) fn begin(self: &Arc<Self>, by: &Decryption, token: Vec<u8>, note: usize, turn: &mut Turn<'_>) -> Flow {
-        let slow = Arc::new(Slow { keys: Arc::clone(&by.keys), token, found: OnceLock::new() });
+    /// Begins one, whose number stands under this note from now on. Returns `None` if too many are under way.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        by: &Decryption,
+        token: Vec<u8>,
+        note: usize,
+        turn: &mut Turn<'_>,
+    ) -> Option<Flow> {
+        let place = Place::take(&self.places)?;
+        let slow = Arc::new(Slow { keys: Arc::clone(&by.keys), token, found: OnceLock::new(), _place: place });
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         self.running().insert(number, Arc::clone(&slow));
         turn.notes.set(note, Note::Number(number));
         turn.notes.at_end(Arc::clone(self) as Arc<dyn AtEnd>, number);
-        Flow::Need(Need::Work(Job(slow)))
+        Some(Flow::Need(Need::Work(Job(slow))))
     }
 
     /// Returns the one that an exchange has begun.

@@ -11,7 +11,7 @@ use crate::filter::challenge::Lack;
 use crate::filter::credential::{Carried, Place, Places};
 use crate::filter::notes::Note;
 use crate::filter::passing::{Passing, Verdict};
-use crate::filter::token_cache::{Cache, digest_of};
+use crate::filter::token_cache::{Cache, Digest, digest_of};
 use crate::filter::{EventCounter, Flow, Found, Need, RequestStep, Turn};
 use crate::jose::{Algorithms, Claims, Encrypted, Refusal, Rules, TOKEN_BYTES_MAX, Token};
 
@@ -78,7 +78,9 @@ impl Verification {
             return Ok(known);
         }
         let (claims, version) = match &self.decryption {
-            Some(decryption) if Encrypted::has_form(token) => self.encrypted_claims(decryption, token, slow)?,
+            Some(decryption) if Encrypted::has_form(token) => {
+                return self.encrypted_verdict(decryption, (token, digest), slow, now);
+            }
             Some(decryption) if decryption.is_required => return Err(Failure::Refused(Refusal::NotEncrypted)),
             _ => self.signed_claims(token)?,
         };
@@ -98,24 +100,45 @@ impl Verification {
         Ok((keys.verify(&parsed, self.allowed)?, version))
     }
 
-    /// The same of an encrypted token, in which a signed one is, or claims if only its issuer can have encrypted them.
+    /// Verifies an encrypted token, or finds it among those that were verified.
     #[cold]
-    fn encrypted_claims(
+    fn encrypted_verdict(
         &self,
         decryption: &Decryption,
-        token: &[u8],
+        (token, digest): (&[u8], Digest),
         slow: Option<&Slow>,
-    ) -> Result<(Claims, u64), Failure> {
+        now: u64,
+    ) -> Result<Arc<Verdict>, Failure> {
+        if let Some(known) = decryption.known.get(&digest, self.keys.version(), now) {
+            return Ok(known);
+        }
         let parsed = Encrypted::parse(token)?;
         let opened;
         let plain = match slow {
             Some(slow) => slow.found().ok_or(Failure::NotDecrypted)??,
-            None if parsed.management.is_slow() => return Err(Failure::Slow),
+            None if parsed.management.is_slow() => {
+                decryption.check(&parsed)?;
+                return Err(Failure::Slow);
+            }
             None => {
                 opened = decryption.open(&parsed)?;
                 &opened
             }
         };
+        let (claims, version) = self.claims_inside(decryption, &parsed, plain)?;
+        let lifetime = self.rules.check(&claims, now)?;
+        let verdict = Arc::new(self.passing.judge(claims));
+        decryption.known.put((digest_of(plain), digest), version, (now, lifetime.ends), &verdict);
+        Ok(verdict)
+    }
+
+    /// Returns the claims of what was in an encrypted token: a signed one, or claims if only its issuer can have encrypted them.
+    fn claims_inside(
+        &self,
+        decryption: &Decryption,
+        parsed: &Encrypted<'_>,
+        plain: &[u8],
+    ) -> Result<(Claims, u64), Failure> {
         if parsed.is_nested || !plain.starts_with(b"{") {
             return self.signed_claims(plain);
         }
@@ -171,9 +194,10 @@ impl JwtStep {
     /// Has other threads decrypt the token.
     #[cold]
     fn decrypt(&self, turn: &mut Turn<'_>) -> Flow {
-        let Some(by) = &self.verification.decryption else { return Flow::Continue };
         let token = turn.scratch.clone();
-        self.decryptions.begin(by, token, self.decrypted, turn)
+        let by = self.verification.decryption.as_ref();
+        by.and_then(|by| self.decryptions.begin(by, token, self.decrypted, turn))
+            .unwrap_or_else(|| self.refuse(Lack::Unavailable("too many tokens are being decrypted"), turn))
     }
 
     /// Waits for keys, if any are on their way.

@@ -9,7 +9,7 @@ use super::refreshes::{Refresh, Refreshes, number_of};
 use super::session::{Opened, Session};
 use super::{OidcStep, WithoutSession};
 use crate::filter::token_endpoint::{NoTokens, Tokens};
-use crate::filter::{Flow, Found, Note, Reply, RequestStep, ResponseStep, ResponseView, Turn};
+use crate::filter::{Flow, Found, Note, Reply, RequestStep, ResponseStep, ResponseView, Turn, trace};
 use crate::jose::Refusal;
 
 /// Names of fields.
@@ -36,6 +36,11 @@ pub(super) static NAMES: LazyLock<Names> = LazyLock::new(|| {
 
 impl RequestStep for OidcStep {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        if self.passes_access_token
+            && let Some(refusal) = trace::refusal(head)
+        {
+            return refusal;
+        }
         if head.path() == self.paths.callback.as_bytes() {
             self.callback(head, turn)
         } else if head.path() == self.paths.logout.as_bytes() {

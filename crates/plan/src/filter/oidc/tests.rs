@@ -397,6 +397,8 @@ fn claims_cannot_forge_lines_and_required_ones_are_needed() {
     let mut head = site.with(&kept(&fields(&answered, "set-cookie")), &[("authorization", "Bearer theirs")]);
     assert_eq!(site.ask(&mut head).0, Flow::Continue);
     assert_eq!(listed(&head.fields), "host: shop.example|authorization: Bearer access-1|x-user: a  x-admin: 1");
+    let mut traced = request("TRACE", "/", &[]);
+    assert_eq!(answer(site.ask(&mut traced).0).status, 405, "the endpoint would show the token to the client");
     let begun = site.begin("/");
     let answered = site.redeem(&begun, reply(200, &site.tokens(&begun.nonce, json!({}))));
     let mut head = site.with(&kept(&fields(&answered, "set-cookie")), &[]);

@@ -37,6 +37,11 @@ impl Agreement {
         Self { curve, point_bytes: if curve == "X25519" { coordinate } else { 2 * coordinate + 1 }, key }
     }
 
+    /// Returns whether the sender's key says that it is of the same curve, and has the length of one.
+    pub(super) fn is_on(&self, sender: &Ephemeral) -> bool {
+        sender.curve == self.curve && sender.point.len() == self.point_bytes
+    }
+
     /// Returns a key of so many bytes for the algorithm of this name. Returns `None` if the sender's key is not a point of the same curve.
     pub(super) fn agree(
         &self,
@@ -44,7 +49,7 @@ impl Agreement {
         (algorithm, bytes): (&str, usize),
         [from, to]: [&[u8]; 2],
     ) -> Option<Vec<u8>> {
-        if sender.curve != self.curve || sender.point.len() != self.point_bytes {
+        if !self.is_on(sender) {
             return None;
         }
         let point = UnparsedPublicKey::new(self.key.algorithm(), &sender.point);

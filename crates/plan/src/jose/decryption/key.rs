@@ -136,6 +136,22 @@ impl Key {
             }
     }
 
+    /// Returns whether the encrypted key of a token has the length, and the sender's key the curve, of those that are for this key.
+    pub(super) fn takes(&self, token: &Encrypted<'_>) -> bool {
+        let wrapped = match token.management {
+            KeyManagement::EcdhEs => 0,
+            // RFC 3394 adds eight bytes.
+            _ => token.encryption.key_bytes() + 8,
+        };
+        match &self.secret {
+            Secret::Rsa(key) => token.key.len() == key.key_size_bytes(),
+            Secret::Curve(key) => {
+                token.key.len() == wrapped && token.ephemeral.as_ref().is_some_and(|sender| key.is_on(sender))
+            }
+            Secret::Shared(_) => true,
+        }
+    }
+
     /// Decrypts the content of a token. Returns `None` whatever is wrong.
     pub(super) fn decrypt(&self, token: &Encrypted<'_>) -> Option<Vec<u8>> {
         let found = self.content_key(token);

@@ -51,23 +51,44 @@ impl DecryptionKeys {
         super::Encryption::ALL.iter().any(|encryption| self.keys.iter().any(|key| key.allows(management, *encryption)))
     }
 
+    /// Checks what can be told of a token without its key: whether there is one for it, and the lengths of its parts.
+    ///
+    /// # Errors
+    /// As [`Self::decrypt`], which refuses such a token too.
+    pub fn check(&self, token: &Encrypted<'_>) -> Result<(), Refusal> {
+        self.fitting(token).map(drop)
+    }
+
     /// Decrypts a token.
     ///
     /// # Errors
     /// No key is known for it, or it cannot be decrypted. Whether key, vector, content or tag is wrong is not told.
     pub fn decrypt(&self, token: &Encrypted<'_>) -> Result<Vec<u8>, Refusal> {
+        self.fitting(token)?.into_iter().find_map(|key| key.decrypt(token)).ok_or(Refusal::Decryption)
+    }
+
+    /// Returns the keys to try: those that the token names, else those without an identifier.
+    fn fitting(&self, token: &Encrypted<'_>) -> Result<Vec<&Key>, Refusal> {
         let wanted = token.key_id.as_deref();
-        let is_named = |key: &&Key| wanted.is_none() || key.id.is_none() || key.id.as_deref() == wanted;
-        let mut named = self.keys.iter().filter(is_named).peekable();
-        if named.peek().is_none() {
+        let is_named = |key: &Key| wanted.is_some() && key.id.as_deref() == wanted;
+        let is_open = |key: &Key| wanted.is_none() || key.id.is_none();
+        if !self.keys.iter().any(|key| is_named(key) || is_open(key)) {
             return Err(Refusal::UnknownDecryptionKey);
         }
-        let fits = |key: &&Key| key.allows(token.management, token.encryption);
-        let mut fitting = named.filter(fits).take(TRIED_MAX).peekable();
-        if fitting.peek().is_none() {
+        let allowed = || self.keys.iter().filter(|key| key.allows(token.management, token.encryption));
+        let mut keys: Vec<&Key> = allowed().filter(|key| is_named(key)).collect();
+        if keys.is_empty() {
+            keys = allowed().filter(|key| is_open(key)).collect();
+        }
+        if keys.is_empty() {
             return Err(Refusal::Algorithm);
         }
-        fitting.find_map(|key| key.decrypt(token)).ok_or(Refusal::Decryption)
+        keys.retain(|key| key.takes(token));
+        keys.truncate(TRIED_MAX);
+        if keys.is_empty() || !token.encryption.takes(&token.iv, &token.tag) {
+            return Err(Refusal::Decryption);
+        }
+        Ok(keys)
     }
 }
 
