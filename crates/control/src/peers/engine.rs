@@ -321,7 +321,7 @@ impl Engine {
 
     /// Instances that have sent something here of which a teacher has nothing.
     fn missing(&self, teacher: u128, is_known: &dyn Fn(u128) -> bool) -> Vec<u128> {
-        let known = self.vector.keys().copied();
+        let known = self.vector.iter().filter(|(_, (number, _))| *number > 0).map(|(instance, _)| *instance);
         known.filter(|instance| *instance != teacher && !is_known(*instance)).collect()
     }
 
@@ -409,7 +409,10 @@ impl Engine {
         }
         let own = own_after(&self.journal, &self.tables, theirs.get(&self.me).copied().unwrap_or(0));
         let is_known = |instance: u128| theirs.contains_key(&instance);
-        if self.learning.is_settled && own.is_some() && !self.may_adopt((teacher, &is_known), now) {
+        // For tables alone that are lacking, nothing is given up: the teacher may be one that has just begun.
+        let is_for_tables = self.learning.is_settled && !self.learning.needs_teaching;
+        let is_loss = is_for_tables && !self.missing(teacher, &is_known).is_empty();
+        if is_loss || self.learning.is_settled && own.is_some() && !self.may_adopt((teacher, &is_known), now) {
             self.learning.needs_teaching = false;
             self.learning.note_partial(teacher, now);
             return;
