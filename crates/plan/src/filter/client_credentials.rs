@@ -216,7 +216,7 @@ impl ClientCredentialsStep {
     }
 }
 
-/// One fetch of a token, for all requests. It is over when its reply is taken, or when it is dropped without one.
+/// One fetch of a token, for all requests. It ends when its reply is taken, or when it is dropped without one.
 struct Fetch {
     step: Arc<ClientCredentialsStep>,
     /// That of its flight.

@@ -15,7 +15,7 @@ use crate::jose::{DecryptionKeys, Encrypted, KeyManagement, Refusal};
 
 /// Decryptions of one filter at once, with those that wait for a thread.
 const RUNNING_MAX: usize = 16;
-/// The same of all filters together: threads also verify passwords, and must not be kept from it by strangers.
+/// The same of all filters together: threads also verify passwords.
 const ALL_MAX: usize = 48;
 
 static ALL: AtomicUsize = AtomicUsize::new(0);
@@ -67,7 +67,7 @@ impl Decrypt {
 }
 
 impl Decryption {
-    /// Checks what can be told of a token without its key.
+    /// Checks what is visible of a token without its key.
     ///
     /// # Errors
     /// See [`DecryptionKeys::check`].

@@ -51,7 +51,7 @@ impl DecryptionKeys {
         super::Encryption::ALL.iter().any(|encryption| self.keys.iter().any(|key| key.allows(management, *encryption)))
     }
 
-    /// Checks what can be told of a token without its key: whether there is one for it, and the lengths of its parts.
+    /// Checks what is visible of a token without its key: whether there is one for it, and the lengths of its parts.
     ///
     /// # Errors
     /// As [`Self::decrypt`], which refuses such a token too.
