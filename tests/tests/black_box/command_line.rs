@@ -276,6 +276,7 @@ const EXAMPLES: &[&str] = &[
     "http3-endpoints.yaml",
     "http3.yaml",
     "include/main.yaml",
+    "nested-routes.yaml",
     "peers.yaml",
     "persistence.yaml",
     "protect.yaml",
