@@ -277,6 +277,7 @@ const EXAMPLES: &[&str] = &[
     "http3-endpoints.yaml",
     "http3.yaml",
     "include/main.yaml",
+    "nested-routes.yaml",
     "peers.yaml",
     "persistence.yaml",
     "protect.yaml",

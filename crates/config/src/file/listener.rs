@@ -93,7 +93,7 @@ pub struct Listener {
     #[schemars(range(min = 1, max = limits::FIELDS_HARD_MAX))]
     pub fields_max: usize,
     /// HTTP: filters for all routes of this listener, applied before their own. Responses that no route makes, such as 404, do not
-    /// pass them.
+    /// pass them. Limits count for each route apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<FilterUse>,
     /// HTTP: normalization of request paths. Routes and filters compare the normalized path, and endpoints get it.
