@@ -424,12 +424,9 @@ fn filters_that_run_again_for_a_redirect_are_warned_of() {
     let wanted = "6: `basic_auth` runs again for each redirect that is followed to a route that has it too";
     assert_eq!(inherited(filters, &format!("  - {{ cluster: a, {follow} }}")), [wanted]);
     assert_eq!(inherited(filters, "  - { cluster: a }"), [""; 0]);
-    let nested = format!(
-        "  - {{ cluster: a, filters: [{{ rate_limit: {{ rate: 5/s }} }}, {{ follow_redirects: {{}} }}], routes: [{{ match: {{ method: GET }}, timeout: 1s }}] }}"
-    );
-    let told = inherited("      - set_request_header: { a: b }", &nested);
+    let nested = "  - { cluster: a, filters: [{ rate_limit: { rate: 5/s } }, { follow_redirects: {} }], routes: [{ match: { method: GET }, timeout: 1s }] }";
+    let told = inherited("      - set_request_header: { a: b }", nested);
     assert_eq!(told, ["8: `rate_limit` runs again for each redirect that is followed to a route that has it too"]);
-    let own =
-        format!("  - {{ cluster: a, filters: [{{ rate_limit: {{ rate: 5/s }} }}, {{ follow_redirects: {{}} }}] }}");
-    assert_eq!(inherited("      - set_request_header: { a: b }", &own), [""; 0]);
+    let own = "  - { cluster: a, filters: [{ rate_limit: { rate: 5/s } }, { follow_redirects: {} }] }";
+    assert_eq!(inherited("      - set_request_header: { a: b }", own), [""; 0]);
 }
