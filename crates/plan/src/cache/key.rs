@@ -61,7 +61,9 @@ pub fn write_url(
     let mut mark = b'?';
     for pair in query.split(|byte| *byte == b'&') {
         let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
-        if !pair.is_empty() && parameters.keeps(name) {
+        // Endpoints may decode names, and some part pairs at `;` as well: what they could read otherwise than it is read here stays.
+        let is_ambiguous = pair.contains(&b';') || name.iter().any(|byte| matches!(byte, b'%' | b'+'));
+        if !pair.is_empty() && (is_ambiguous || parameters.keeps(name)) {
             out.push(mark);
             out.extend(pair.iter().filter(|byte| **byte != 0));
             mark = b'&';
@@ -113,7 +115,10 @@ mod tests {
         let ignore = Parameters::Ignore(["utm_*".into(), "fbclid".into()].into());
         assert_eq!(url("a", "/", Some("utm_source=x&id=1&fbclid&utmost=2"), &ignore), "https://a/?id=1&utmost=2");
         assert_eq!(url("a", "/", Some("utm_x"), &ignore), "https://a/");
+        // Nothing that an endpoint may take for `id` is left out.
+        assert_eq!(url("a", "/", Some("id=1&utm_x=a;id=2"), &ignore), "https://a/?id=1&utm_x=a;id=2");
         let only = Parameters::Only(["id".into()].into());
+        assert_eq!(url("a", "/", Some("id=1&%69d=2&x=%20"), &only), "https://a/?id=1&%69d=2");
         assert_eq!(url("a", "/", Some("x=id&id=1&ID=2"), &only), "https://a/?id=1");
     }
 

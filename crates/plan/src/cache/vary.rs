@@ -78,12 +78,11 @@ fn codings(list: &[u8]) -> Vec<u8> {
             part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q=")).is_some_and(is_zero)
         });
         match CODINGS.iter().position(|coding| **coding == *name) {
-            Some(place) => found[place] = !is_refused,
-            // What it refuses or asks for beyond that must not be lost: `identity;q=0`, `*`.
-            None if name == b"*" || (name == b"identity" && is_refused) => {
-                others.push([&name[..], if is_refused { b";q=0" } else { b"" }].concat());
-            }
-            None => {}
+            Some(place) if !is_refused => found[place] = true,
+            // To take what has no coding goes without saying.
+            None if name.is_empty() || (name == b"identity" && !is_refused) => {}
+            // What it refuses, and codings that few know, must not be lost: an endpoint may look for a part of the text.
+            _ => others.push([&name[..], if is_refused { b";q=0" } else { b"" }].concat()),
         }
     }
     others.sort_unstable();
@@ -113,10 +112,13 @@ mod tests {
 
     #[test]
     fn lists_of_codings_that_mean_the_same_are_one_variant() {
-        for same in ["gzip, br", "br;q=0.5,gzip", "GZIP;q=1.0, br, x-other", "gzip, br, deflate;q=0"] {
+        for same in ["gzip, br", "br;q=0.5,gzip", "GZIP;q=1.0, br, identity"] {
             assert_eq!(codings(same.as_bytes()), b"br,gzip", "{same}");
         }
-        assert_eq!(codings(b"gzip;q=0"), b"");
+        for other in ["", "identity", "x-gzip", "compress", "gzip;q=0"] {
+            let told = String::from_utf8(codings(other.as_bytes())).unwrap();
+            assert_eq!(told, if other == "identity" { "" } else { other }, "another variant than that of `gzip`");
+        }
         assert_eq!(codings(b"*, identity;q=0"), b"*,identity;q=0");
         assert_ne!(codings(b"gzip, *;q=0"), codings(b"gzip"));
     }
