@@ -20,6 +20,6 @@ pub mod vary;
 
 pub use entry::{Body, Entry};
 pub use filling::Filling;
-pub use flight::Flight;
+pub use flight::{Flight, Waiter};
 pub use serve::{Form, Served};
 pub use store::{Begun, CacheStore, Purge};
