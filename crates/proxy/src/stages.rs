@@ -147,7 +147,7 @@ impl Exchange<'_> {
         }
         if framing == Framing::UntilClose {
             // Nothing tells a whole body from one that is cut short.
-            self.incoming.notes.store_nothing();
+            self.incoming.notes.store_none();
         }
         let (stages, behind) = self.begin_response_body((framing, ResponseSource::Endpoint), web);
         let flushes = matches!(framing, Framing::Chunked | Framing::UntilClose);

@@ -319,6 +319,43 @@ fn requests_for_one_response_are_collapsed() {
 }
 
 #[test]
+fn clients_that_want_other_variants_or_cannot_share_a_response_are_answered() {
+    let gate = std::sync::Arc::new(std::sync::Mutex::new(()));
+    let inner = gate.clone();
+    let origin = Origin::start(move |mut visit| {
+        while let Some(request) = visit.request() {
+            drop(inner.lock());
+            let fields = ["Cache-Control: max-age=60", "Vary: X-Lang"];
+            let lang = request.field("x-lang").unwrap_or("none");
+            let said = match request.target() {
+                "/close" => format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{}\r\n\r\n{lang}", fields[0]).into_bytes(),
+                _ => response("200 OK", &fields, lang),
+            };
+            if visit.peer.try_send(said).is_err() || request.target() == "/close" {
+                return;
+            }
+        }
+    });
+    let product = setup(&origin, "lock: 60s").workers(2).start();
+    let mut asked = 0;
+    for path in ["/vary", "/close"] {
+        let held = gate.lock().expect("free");
+        let mut peers: Vec<_> = (0..20).map(|_| Peer::connect(product.web())).collect();
+        for (number, peer) in peers.iter_mut().enumerate() {
+            peer.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\nX-Lang: l{number}\r\n\r\n"));
+        }
+        eventually("one request is there", || origin.requests().len() > asked);
+        drop(held);
+        for (number, peer) in peers.iter_mut().enumerate() {
+            let answer = peer.response();
+            assert_eq!((answer.status(), answer.text()), (200, format!("l{number}")), "{path}");
+        }
+        asked += 20;
+        assert_eq!(origin.requests().len(), asked, "{path}");
+    }
+}
+
+#[test]
 fn a_client_that_leaves_while_others_wait_leaves_the_fetch_to_them() {
     let (tell, told) = std::sync::mpsc::channel::<()>();
     let told = std::sync::Mutex::new(told);

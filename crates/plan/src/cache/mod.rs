@@ -11,6 +11,7 @@ pub mod flight;
 pub mod fresh;
 pub mod key;
 mod marks;
+pub mod purges;
 pub mod range;
 pub mod serve;
 mod shard;
@@ -20,6 +21,7 @@ pub mod vary;
 
 pub use entry::{Body, Entry};
 pub use filling::Filling;
-pub use flight::Flight;
+pub use flight::{Flight, Waiter};
+pub use purges::Purge;
 pub use serve::{Form, Served};
-pub use store::{Begun, CacheStore, Purge};
+pub use store::{Begun, CacheStore};

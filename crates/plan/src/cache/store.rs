@@ -8,7 +8,8 @@ use model::fields::Fields;
 
 use super::entry::Entry;
 use super::flight::{Flight, Flights, Pilot};
-use super::marks::Marks;
+use super::marks::{Marks, Times};
+use super::purges::{Purge, Purges};
 use super::shard::Shard;
 use crate::keyed;
 
@@ -32,13 +33,13 @@ struct Content {
     hash_key: OnceLock<[u64; 2]>,
     bytes: AtomicU64,
     filling: AtomicU64,
-    purges: AtomicU64,
+    purges: Purges,
     evictions: AtomicU64,
     purged: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
     /// When a request has invalidated a key.
-    invalidated: Marks,
+    invalidated: Times,
     /// Until when no request waits for responses of a key.
     passed: Marks,
     /// How often a key was asked for.
@@ -52,30 +53,6 @@ pub struct Begun {
     pub at: u64,
     /// How many purges were before, by [`CacheStore::purges`].
     pub purges: u64,
-}
-
-/// What is purged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Purge {
-    /// All.
-    All,
-    /// A URL, in the form of keys: all its variants, of all routes.
-    Url(Vec<u8>),
-    /// All URLs that begin so.
-    Prefix(Vec<u8>),
-    /// All that have this tag.
-    Tag(Vec<u8>),
-}
-
-impl Purge {
-    fn means(&self, entry: &Entry) -> bool {
-        match self {
-            Self::All => true,
-            Self::Url(url) => entry.url() == url,
-            Self::Prefix(prefix) => entry.url().starts_with(prefix),
-            Self::Tag(tag) => entry.tags.iter().any(|known| **known == **tag),
-        }
-    }
 }
 
 impl CacheStore {
@@ -133,7 +110,7 @@ impl CacheStore {
 
     /// The present state, for [`Self::insert`].
     pub fn purges(&self) -> u64 {
-        self.content.purges.load(Ordering::SeqCst)
+        self.content.purges.count()
     }
 
     /// Stores a response, which was asked for at `begun`. One that was purged or invalidated meanwhile is
@@ -147,8 +124,8 @@ impl CacheStore {
         content.bytes.fetch_add(bytes, Ordering::Relaxed);
         let replaced = {
             let mut shard = content.shard(hash);
-            let is_void = content.invalidated.get(hash).is_some_and(|at| u64::from(at) >= begun.at);
-            if is_void || content.purges.load(Ordering::SeqCst) != begun.purges {
+            let is_void = content.invalidated.last(hash).is_some_and(|at| u64::from(at) >= begun.at);
+            if is_void || content.purges.have_meant(&entry, begun.purges) {
                 None
             } else {
                 Some(shard.insert(hash, Arc::new(entry), bytes))
@@ -168,7 +145,7 @@ impl CacheStore {
 
     /// Removes what is meant, or has it be validated before it is served again. Returns the number of responses. It looks at all of them.
     pub fn purge(&self, what: &Purge, is_soft: bool) -> u64 {
-        self.content.purges.fetch_add(1, Ordering::SeqCst);
+        self.content.purges.add(what.clone());
         let mut count = 0;
         for shard in &self.content.shards {
             let (removed, freed) = lock(shard).purge(is_soft, |entry| what.means(entry));
@@ -248,12 +225,12 @@ impl Content {
             hash_key: OnceLock::new(),
             bytes: AtomicU64::new(0),
             filling: AtomicU64::new(0),
-            purges: AtomicU64::new(0),
+            purges: Purges::default(),
             evictions: AtomicU64::new(0),
             purged: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
-            invalidated: Marks::default(),
+            invalidated: Times::default(),
             passed: Marks::default(),
             asked: Marks::default(),
         }

@@ -14,6 +14,8 @@ use crate::cache::{Begun, CacheStore, Entry};
 pub(super) struct Cached {
     /// It waits for another exchange until then.
     pub until: Option<Instant>,
+    /// How often it has waited.
+    pub waits: u32,
     /// The response is on its way from an endpoint.
     pub fetch: Option<Fetch>,
     /// The request may change what is stored under this key.
@@ -58,6 +60,14 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
+    /// Has the response not be stored, nor the next ones of this key be waited for.
+    pub(super) fn store_none(&mut self) {
+        if self.may_store {
+            self.store.note_pass(self.hash, self.begun.at);
+        }
+        self.store_nothing();
+    }
+
     /// Has the response not be stored: no request need wait for it.
     pub(super) fn store_nothing(&mut self) {
         self.may_store = false;

@@ -8,7 +8,7 @@ use model::{Fault, RequestHead, ResponseHead};
 
 use super::redirected::Redirected;
 use super::{FileAsk, FileFound, Hold};
-use crate::cache::Flight;
+use crate::cache::Waiter;
 
 /// What a step needs before it goes on. A step never waits itself: it says what it needs, and its `resume` is called with the
 /// [`Found`] of the same kind. A step may have [`Need::PER_STEP_MAX`] of them in an exchange.
@@ -48,8 +48,8 @@ pub enum Need {
 /// A fetch of another exchange, and how long it is waited for.
 #[derive(Clone, Debug)]
 pub struct Awaited {
-    /// The fetch.
-    pub flight: Arc<Flight>,
+    /// The place among those that wait for the fetch.
+    pub waiter: Arc<Waiter>,
     /// When the wait ends at the latest.
     pub until: Instant,
 }
@@ -57,7 +57,7 @@ pub struct Awaited {
 /// Two are equal if they are the same.
 impl PartialEq for Awaited {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.flight, &other.flight)
+        Arc::ptr_eq(&self.waiter, &other.waiter)
     }
 }
 

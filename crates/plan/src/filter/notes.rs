@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::RequestHead;
 
-use super::cached::{Cached, Refresh};
+use super::cached::{Cached, Fetch, Refresh};
 use super::changes::FieldChanges;
 use super::ended::{AtEnd, Ended, Pending};
 use super::mirror::Mirror;
@@ -253,16 +253,24 @@ impl Notes {
         head
     }
 
-    /// Says that the response is not to be stored: it may not be whole, or follows from more than the request's head.
+    /// Says that the response is not to be stored: it follows from more than the request's head.
     #[cold]
     pub fn store_nothing(&mut self) {
-        for (_, what) in &mut self.left {
-            if let Left::Cached(cached) = what
-                && let Some(fetch) = &mut cached.fetch
-            {
-                fetch.store_nothing();
-            }
-        }
+        self.fetches().for_each(Fetch::store_nothing);
+    }
+
+    /// Says that the response cannot be stored, whoever asks for it: it may not be whole. For a while, no request waits for another
+    /// of the same key.
+    #[cold]
+    pub fn store_none(&mut self) {
+        self.fetches().for_each(Fetch::store_none);
+    }
+
+    fn fetches(&mut self) -> impl Iterator<Item = &mut Fetch> {
+        self.left.iter_mut().filter_map(|(_, what)| match what {
+            Left::Cached(cached) => cached.fetch.as_mut(),
+            Left::Changes(_) => None,
+        })
     }
 
     /// Returns the note of this number.

@@ -18,7 +18,7 @@ pub(super) async fn over(awaited: &Awaited, exchange: &mut Exchange<'_>) -> Resu
     let now = Instant::now();
     connection.watch.set(now, awaited.until.saturating_duration_since(now));
     poll_fn(|cx| {
-        if awaited.flight.poll_over(cx).is_ready() {
+        if awaited.waiter.poll_over(cx).is_ready() {
             return Poll::Ready(Ok(()));
         }
         if connection.io.poll_reset(cx).is_ready() {

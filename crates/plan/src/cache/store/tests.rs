@@ -85,6 +85,7 @@ fn what_is_purged_or_changed_while_it_is_fetched_is_not_stored() {
     let store = store(1 << 20);
     let hash = store.hash(&key(1), &mut || 7);
     let mut before = fill(&store, 1, 10, None);
+    store.purge(&Purge::Tag(b"t".to_vec()), true);
     store.purge(&Purge::Tag(b"none".to_vec()), true);
     before.finish();
     assert_eq!(found(&store, 1), None);
@@ -92,6 +93,43 @@ fn what_is_purged_or_changed_while_it_is_fetched_is_not_stored() {
     store.invalidate((hash, &key(1)), 100);
     before.finish();
     assert_eq!((found(&store, 1), store.bytes()), (None, 0));
+}
+
+#[test]
+fn a_purge_of_others_leaves_what_is_fetched_unless_there_are_too_many() {
+    let store = store(1 << 20);
+    let others =
+        [Purge::Tag(b"none".to_vec()), Purge::Url(b"http://a/2".to_vec()), Purge::Prefix(b"http://b".to_vec())];
+    store.purge(&Purge::All, false);
+    let mut before = fill(&store, 1, 10, None);
+    for other in others.iter().cycle().take(64) {
+        store.purge(other, false);
+    }
+    before.finish();
+    assert_eq!(found(&store, 1), Some(10));
+    let mut before = fill(&store, 2, 10, None);
+    for other in others.iter().cycle().take(65) {
+        store.purge(other, false);
+    }
+    before.finish();
+    assert_eq!(found(&store, 2), None, "the first of them is forgotten");
+    for purge in [Purge::All, Purge::Url(b"http://a/3".to_vec()), Purge::Prefix(b"http://a/".to_vec())] {
+        let mut before = fill(&store, 3, 10, None);
+        store.purge(&purge, false);
+        before.finish();
+        assert_eq!(found(&store, 3), None, "{purge:?}");
+    }
+}
+
+#[test]
+fn an_invalidation_whose_place_is_taken_still_counts() {
+    let store = store(1 << 20);
+    let hash = store.hash(&key(1), &mut || 7);
+    let mut before = fill(&store, 1, 10, None);
+    store.invalidate((hash, &key(1)), 100);
+    store.invalidate((hash ^ 1 << 60, b"other"), 101);
+    before.finish();
+    assert_eq!(found(&store, 1), None);
 }
 
 #[test]

@@ -122,6 +122,7 @@ impl CacheStep {
         if let (Some(fresh), Some(variant)) = (judged, variant) {
             self.1.insert(fetch.hash, make(variant, fresh), fetch.begun);
         } else {
+            self.1.note_pass(fetch.hash, now);
             self.1.invalidate((fetch.hash, &fetch.key), now);
         }
         let entry = Arc::new(make(Box::default(), judged.unwrap_or_default()));

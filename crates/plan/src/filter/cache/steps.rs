@@ -10,13 +10,16 @@ use crate::cache::fresh::Rules;
 use crate::cache::key::{Parameters, write_url};
 use crate::cache::serve::strip_conditions;
 use crate::cache::validate::named;
-use crate::cache::{Begun, CacheStore, Entry, Served};
+use crate::cache::{Begun, CacheStore, Entry, Served, Waiter};
 use crate::expression::{Condition, Value};
 use crate::filter::cached::{Fetch, Refresh, Told};
 use crate::filter::{Awaited, CacheStatus, EventCounter, Flow, Found, Need, RequestStep, Turn};
 
 /// Bytes of a key; a request with a longer one passes by.
 const KEY_BYTES_MAX: usize = 16 << 10;
+/// Fetches of other exchanges that a request waits for. One that finds nothing after them goes to an endpoint: what they fetched is not for
+/// it, or not stored. Fewer than [`Need::PER_STEP_MAX`].
+const WAITS_MAX: u32 = 2;
 
 /// The settings, compiled.
 pub(in crate::filter) struct Cache {
@@ -81,8 +84,10 @@ impl RequestStep for CacheStep {
     }
 
     fn resume(&self, head: &mut RequestHead, _: Found<'_>, turn: &mut Turn<'_>) -> Flow {
-        let until = turn.notes.cached(self.0.note).and_then(|cached| cached.until);
-        let may_wait = until.is_some_and(|until| turn.now < until);
+        let may_wait = turn
+            .notes
+            .cached(self.0.note)
+            .is_some_and(|cached| cached.waits < WAITS_MAX && cached.until.is_some_and(|until| turn.now < until));
         self.look(head, turn, may_wait)
     }
 }
@@ -155,17 +160,22 @@ impl CacheStep {
                     }
                 }
                 Err(flight) if may_wait => {
-                    let lock = turn.now + self.0.lock;
-                    if let Some(cached) = turn.notes.begin_cached(self.0.note) {
-                        let until = *cached.until.get_or_insert(lock);
-                        return Flow::Need(Need::Flight(Box::new(Awaited { flight, until })));
+                    if let Some(waiter) = flight.wait() {
+                        return self.wait(waiter, turn);
                     }
-                    return Flow::Continue;
                 }
                 Err(_) => {}
             }
         }
         self.fetch(head, turn, Fetching { hash, key, now, stale, may_store, is_part, pilot })
+    }
+
+    fn wait(&self, waiter: Waiter, turn: &mut Turn<'_>) -> Flow {
+        let lock = turn.now + self.0.lock;
+        let Some(cached) = turn.notes.begin_cached(self.0.note) else { return Flow::Continue };
+        cached.waits += 1;
+        let until = *cached.until.get_or_insert(lock);
+        Flow::Need(Need::Flight(Box::new(Awaited { waiter: Arc::new(waiter), until })))
     }
 
     /// Answers by what is stored, if that may be; else returns what is stored and must be validated first.

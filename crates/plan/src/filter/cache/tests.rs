@@ -110,6 +110,41 @@ fn a_second_request_waits_for_the_first_and_not_for_ever() {
 }
 
 #[test]
+fn a_request_that_finds_nothing_after_two_waits_fetches_beside_the_others() {
+    let chain = chain(json!({ "store": "pages", "lock": "60s" }));
+    let (world, mut first, mut second) = (World::new(), beside_at(100), beside_at(100));
+    let mut head = request("GET", "/", &[]);
+    assert_eq!(chain.on_request(&mut head.clone(), &mut first.turn(&world.facts())), Flow::Continue);
+    assert!(matches!(chain.on_request(&mut head, &mut second.turn(&world.facts())), Flow::Need(Need::Flight(_))));
+    let mut next = |head: &mut model::RequestHead| {
+        // Its pilot goes without a response, and another one comes before those who waited.
+        first.notes.clear();
+        assert_eq!(chain.on_request(&mut head.clone(), &mut first.turn(&world.facts())), Flow::Continue);
+        chain.resume(&mut 0, super::super::Found::Now, head, &mut second.turn(&world.facts()))
+    };
+    assert!(matches!(next(&mut head), Flow::Need(Need::Flight(_))));
+    assert_eq!(next(&mut head), Flow::Continue);
+}
+
+#[test]
+fn no_request_waits_for_a_key_whose_responses_end_with_the_connection() {
+    let chain = chain(json!({ "store": "pages" }));
+    let (world, mut first) = (World::new(), beside_at(100));
+    let head = request("GET", "/", &[]);
+    let ask = |beside: &mut Beside| chain.on_request(&mut head.clone(), &mut beside.turn(&world.facts()));
+    assert_eq!(ask(&mut first), Flow::Continue);
+    assert!(matches!(ask(&mut beside_at(100)), Flow::Need(_)));
+    // As for a request with content, which says nothing about those of others.
+    first.notes.store_nothing();
+    let (mut second, mut third) = (beside_at(100), beside_at(101));
+    assert_eq!(ask(&mut second), Flow::Continue);
+    assert!(matches!(ask(&mut third), Flow::Need(_)));
+    second.notes.store_none();
+    let (mut fourth, mut fifth) = (beside_at(101), beside_at(101));
+    assert_eq!([ask(&mut fourth), ask(&mut fifth)], [Flow::Continue, Flow::Continue]);
+}
+
+#[test]
 fn an_error_is_hidden_by_a_stale_response_only_within_its_time() {
     let chain = chain(json!({ "store": "pages", "stale_if_error": "60s" }));
     exchange(&chain, 100, &[], FRESH);
