@@ -371,6 +371,8 @@ impl RequestStep for FilesStep {
                 let is_json = accepts(head, &ACCEPT, &["application/json"]) > accepts(head, &ACCEPT, &["text/html"]);
                 Flow::Respond(Box::new(listing::response(entries, is_json)))
             }
+            // Another filter has removed the slash: a redirect would lead here once more.
+            FileFound::WithoutSlash if head.received_path().ends_with(b"/") => self.missing(),
             FileFound::WithoutSlash => redirect(path::with_slash(head.received_path(), head.received_query())),
             FileFound::Missing => self.missing(),
             FileFound::Denied => Flow::refuse(403, "the file cannot be read"),

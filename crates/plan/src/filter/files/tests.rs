@@ -143,6 +143,9 @@ fn all_else_that_is_found_has_its_status() {
         let Flow::Respond(local) = resumed(&settings, ("/a", &[]), found) else { panic!("{wanted}") };
         assert_eq!(local.status, wanted);
     }
+    // The slash is there, and a rewrite has removed it: no redirect leads further.
+    let Flow::Respond(local) = resumed(&settings, ("/a/", &[]), FileFound::WithoutSlash) else { panic!("404") };
+    assert_eq!(local.status, 404);
     let goes_on = json!({ "root": ROOT, "missing": "continue" });
     assert_eq!(resumed(&goes_on, ("/a", &[]), FileFound::Missing), Flow::Continue);
 }
