@@ -469,3 +469,29 @@ fn responses_are_purged_by_url_prefix_and_tag() {
         (Some(0), Some(0), Some(10))
     );
 }
+
+#[test]
+fn two_users_of_an_authorization_service_never_get_each_other_s_response() {
+    let service = Origin::answering(|request| {
+        let user = request.field("token").unwrap_or("").to_owned();
+        response("200 OK", &[&format!("X-User: {user}")], "")
+    });
+    let origin = Origin::answering(|request| {
+        let user = request.field("x-user").unwrap_or("").to_owned();
+        response("200 OK", &["Cache-Control: max-age=60", "ETag: \"1\""], &user)
+    });
+    let auth = "{ forward_auth: { cluster: auth, path: /verify, response_headers: [x-user] } }";
+    let cache = "{ cache: { store: pages, status_field: true } }";
+    for filters in [format!("[{auth}, {cache}]"), format!("[{cache}, {auth}]")] {
+        let product = Setup::to(&origin)
+            .top("caches: { pages: { memory: 8MiB } }")
+            .route(format!("filters: {filters}"))
+            .cluster_more(format!("auth: {{ endpoints: [\"{}\"] }}", service.address()))
+            .start();
+        let mut peer = product.connect();
+        for user in ["ann", "bob", "ann", "bob"] {
+            let got = get(&mut peer, "/me", &format!("Token: {user}\r\n"));
+            assert_eq!((got.text().as_str(), status_of(&got)), (user, "pages; fwd=uri-miss"), "{filters}");
+        }
+    }
+}

@@ -187,6 +187,7 @@ impl ExtAuthzStep {
     }
 
     fn pass(&self, allowed: Allowed, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        turn.notes.set_verified();
         self.remove_forged(head);
         allowed.apply(head, turn.scratch);
         LeftChanges::leave(self.note, allowed.response, turn);

@@ -262,9 +262,10 @@ impl ForwardAuthStep {
         call
     }
 
-    fn judge(&self, head: &mut RequestHead, reply: Reply, turn: &Turn<'_>) -> Flow {
+    fn judge(&self, head: &mut RequestHead, reply: Reply, turn: &mut Turn<'_>) -> Flow {
         match reply.head.status {
             200..=299 => {
+                turn.notes.set_verified();
                 self.remove_forged(head);
                 for name in &self.response_headers {
                     reply.head.fields.all(name).for_each(|value| head.fields.append(name, value));

@@ -91,6 +91,8 @@ struct Statuses {
     cache: CacheStatus,
     /// Redirects of endpoints that were followed.
     redirects: u8,
+    /// A filter has verified the client, whether or not it knows a name.
+    is_verified: bool,
 }
 
 /// What a filter leaves for the response.
@@ -137,7 +139,7 @@ impl Notes {
     /// cookies for the client and the number of redirects stay.
     pub fn leave_route(&mut self) {
         let (pending, cookies) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.cookies));
-        let statuses = Statuses { cache: CacheStatus::None, ..self.statuses };
+        let statuses = Statuses { cache: CacheStatus::None, is_verified: false, ..self.statuses };
         self.clear();
         (self.pending, self.cookies, self.statuses) = (pending, cookies, statuses);
     }
@@ -164,6 +166,16 @@ impl Notes {
     #[inline]
     pub fn claims(&self) -> Option<&Claims> {
         self.claims.as_deref()
+    }
+
+    /// Notes that a filter has verified the client, which may have no name here.
+    pub fn set_verified(&mut self) {
+        self.statuses.is_verified = true;
+    }
+
+    /// Returns whether a filter has verified the client: its response may be for this client alone (RFC 9111 section 3.5).
+    pub fn is_personal(&self) -> bool {
+        self.statuses.is_verified || self.has_user || self.claims.is_some()
     }
 
     /// Has something done once the exchange has ended, however it ends: also when its client has gone, or the notes are dropped.

@@ -42,6 +42,8 @@ impl ResponseStep for CacheStep {
             return Flow::Continue;
         }
         let Some(mut fetch) = cached.fetch.take() else { return Flow::Continue };
+        // Filters behind this one may have verified the client since.
+        fetch.is_personal |= turn.notes.is_personal();
         let failed = match view.source {
             ResponseSource::Endpoint if head.status == 304 && fetch.validates => {
                 return self.revalidated(head, fetch, turn);

@@ -245,7 +245,7 @@ impl CacheStep {
             hash,
             key: key.into(),
             request,
-            is_personal: turn.notes.user().is_some(),
+            is_personal: turn.notes.is_personal(),
             begun: Begun { at: now, purges: self.1.purges() },
             pilot: Some(pilot),
             stale: Some(Arc::clone(entry)),
@@ -261,7 +261,7 @@ impl CacheStep {
     /// Has the request go to an endpoint, for a response that is stored.
     fn fetch(&self, head: &mut RequestHead, turn: &mut Turn<'_>, fetching: Fetching) -> Flow {
         let Fetching { hash, key, now, stale, may_store, is_part, pilot } = fetching;
-        let is_personal = turn.notes.user().is_some();
+        let is_personal = turn.notes.is_personal();
         let (status, counter, forwarded) = match &stale {
             Some(_) => (CacheStatus::Expired, &self.0.counts.expired, "stale"),
             None => (CacheStatus::Miss, &self.0.counts.missed, "uri-miss"),

@@ -6,7 +6,7 @@ use model::{Fault, FieldName};
 use serde_json::{Value, json};
 
 use super::super::testing::{Beside, World, request};
-use super::super::{Chain, Extent, Flow, Need, ResponseSource, ResponseView, Stage};
+use super::super::{Chain, Extent, Flow, Need, Notes, ResponseSource, ResponseView, Stage};
 use super::*;
 use crate::cache::CacheStore;
 use crate::cache::entry::testing::response;
@@ -75,19 +75,34 @@ fn a_304_that_makes_the_response_private_ends_its_storage() {
     assert_eq!(exchange(&chain, 110, &[], FRESH), Flow::Continue);
 }
 
-#[test]
-fn a_verified_user_is_as_good_as_authorization() {
+/// Whether a response is stored, where these filters have left notes before the cache and behind it.
+fn is_stored_with(before: fn(&mut Notes), behind: fn(&mut Notes)) -> bool {
     let chain = chain(json!({ "store": "pages" }));
     let (world, mut beside) = (World::new(), beside_at(100));
-    beside.notes.set_user(b"ann");
+    before(&mut beside.notes);
     let mut head = request("GET", "/", &[]);
     assert_eq!(chain.on_request(&mut head, &mut beside.turn(&world.facts())), Flow::Continue);
+    behind(&mut beside.notes);
     let view = world.view(&head);
-    let mut personal = response(200, FRESH.1);
-    chain.answer(&mut 0, (&personal, &view), &mut beside.turn(&world.facts()));
-    let (stages, _) =
-        chain.begin_response_body(&mut personal, &view, Extent::Known(4), &mut beside.turn(&world.facts()));
-    assert!(stages.is_empty(), "RFC 9111 section 3.5");
+    let mut response = response(200, FRESH.1);
+    chain.answer(&mut 0, (&response, &view), &mut beside.turn(&world.facts()));
+    let extent = Extent::Known(4);
+    let (stages, _) = chain.begin_response_body(&mut response, &view, extent, &mut beside.turn(&world.facts()));
+    !stages.is_empty()
+}
+
+fn note_claims(notes: &mut Notes) {
+    notes.set_claims(Arc::new(crate::jose::Claims::from_json(b"{}").unwrap()));
+}
+
+#[test]
+fn a_verified_client_is_as_good_as_authorization() {
+    // RFC 9111 section 3.5.
+    for verify in [|notes: &mut Notes| notes.set_user(b"ann"), Notes::set_verified, note_claims] {
+        assert!(!is_stored_with(verify, |_| {}));
+    }
+    assert!(is_stored_with(|_| {}, |_| {}));
+    assert!(is_stored_with(|notes| (notes.set_verified(), notes.leave_route()).1, |_| {}));
 }
 
 #[test]
