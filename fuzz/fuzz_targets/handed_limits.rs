@@ -21,7 +21,7 @@ mod handover;
 mod handover_limits;
 #[path = "../../crates/control/src/handover_tables.rs"]
 mod handover_tables;
-mod tables {
+mod chance {
     pub(crate) fn chance() -> u64 {
         7
     }
