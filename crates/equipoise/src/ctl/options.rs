@@ -169,7 +169,10 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum CacheAction {
     /// Purge responses
-    #[command(group = clap::ArgGroup::new("what").required(true))]
+    #[command(
+        group = clap::ArgGroup::new("what").required(true),
+        after_help = "Example:\n  equipoise ctl cache purge pages --tag product-42"
+    )]
     Purge {
         /// The cache
         #[arg(value_name = "CACHE")]
