@@ -2,7 +2,6 @@
 
 mod answer;
 mod conditions;
-mod date;
 mod listing;
 mod media;
 mod path;

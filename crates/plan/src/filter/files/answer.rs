@@ -6,9 +6,10 @@ use std::sync::LazyLock;
 use model::{FieldName, LocalResponse, Method, RequestHead};
 
 use super::super::{Flow, OpenedFile, Part, StreamedResponse};
+use super::coding_of;
 use super::conditions::{Validators, Verdict, allows_range, verdict};
 use super::ranges::{Asked, asked};
-use super::{coding_of, date};
+use crate::cache::date;
 
 static RANGE: LazyLock<FieldName> = LazyLock::new(|| super::name("range"));
 

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use model::{FieldName, Fields, RequestHead};
 
-use super::date;
+use crate::cache::date;
 
 /// What a file is recognised by.
 #[derive(Debug)]

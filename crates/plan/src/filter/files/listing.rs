@@ -7,7 +7,7 @@ use model::head::percent_encoded;
 use serde_json::json;
 
 use super::super::DirectoryEntry;
-use super::date;
+use crate::cache::date;
 
 /// Returns the entries as a page, or as JSON.
 pub(super) fn response(mut entries: Vec<DirectoryEntry>, is_json: bool) -> LocalResponse {
