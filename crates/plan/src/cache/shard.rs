@@ -133,6 +133,18 @@ impl Shard {
         freed
     }
 
+    /// Removes this entry, if it is still there. Returns its bytes.
+    pub(super) fn remove_entry(&mut self, hash: u64, entry: &Arc<Entry>) -> u64 {
+        let mut at = self.first.get(&hash).copied().unwrap_or(NONE);
+        while let Some(slot) = self.slot(at) {
+            if Arc::ptr_eq(&slot.entry, entry) {
+                return self.remove(at);
+            }
+            at = slot.sibling;
+        }
+        0
+    }
+
     /// Removes all entries of a key. Returns their bytes.
     pub(super) fn remove_key(&mut self, hash: u64, key: &[u8]) -> u64 {
         let (mut at, mut freed) = (self.first.get(&hash).copied().unwrap_or(NONE), 0);

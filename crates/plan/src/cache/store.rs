@@ -77,6 +77,12 @@ impl CacheStore {
         self.content.shard(key.0).find(key, request)
     }
 
+    /// Removes this response alone: other variants of its key stay.
+    pub fn remove(&self, hash: u64, entry: &Arc<Entry>) {
+        let freed = self.content.shard(hash).remove_entry(hash, entry);
+        self.content.bytes.fetch_sub(freed, Ordering::Relaxed);
+    }
+
     /// Counts an answer: from the store, or from an endpoint.
     pub fn count(&self, is_hit: bool) {
         let counter = if is_hit { &self.content.hits } else { &self.content.misses };

@@ -107,7 +107,7 @@ impl CacheStep {
         let weak = |tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag).to_vec();
         if told.is_some() && told.map(weak) != old.etag().map(weak) {
             // It speaks of another response. What is stored cannot be trusted longer than for this answer.
-            self.1.invalidate((fetch.hash, &fetch.key), now);
+            self.1.remove(fetch.hash, old);
             return self.serve(Arc::clone(old), &fetch.request, (CacheStatus::Revalidated, 0), turn);
         }
         let updated = old.updated_head(head);
@@ -125,7 +125,9 @@ impl CacheStep {
             self.1.insert(fetch.hash, make(variant, fresh), fetch.begun);
         } else {
             self.1.note_pass(fetch.hash, now);
-            self.1.invalidate((fetch.hash, &fetch.key), now);
+            if !is_of_client(&fetch) {
+                self.1.remove(fetch.hash, old);
+            }
         }
         let entry = Arc::new(make(Box::default(), judged.unwrap_or_default()));
         let left = entry.fresh_for(now);
@@ -145,9 +147,15 @@ impl CacheStep {
         let (Some(fresh), Some(variant)) = (judged.filter(|_| may_store && !is_excluded), variant) else {
             if fetch.may_store {
                 self.1.note_pass(fetch.hash, now);
-                if fetch.stale.is_some() && head.status < 500 {
+                // A refusal of one client says nothing of what is stored for all.
+                let is_of_resource = head.status < 400 || matches!(head.status, 404 | 410);
+                if let Some(stale) = &fetch.stale
+                    && is_of_resource
+                    && !is_excluded
+                    && !is_of_client(&fetch)
+                {
                     // What is stored is out of date, and what has come in its place is not for all.
-                    self.1.invalidate((fetch.hash, &fetch.key), now);
+                    self.1.remove(fetch.hash, stale);
                 }
             }
             return;
@@ -169,6 +177,12 @@ impl CacheStep {
         let all = all.filter(|tag| !tag.is_empty() && tag.len() <= TAG_BYTES_MAX);
         all.take(TAGS_MAX).map(Into::into).collect()
     }
+}
+
+/// Whether the response may be that of one client alone, by what the request holds.
+fn is_of_client(fetch: &Fetch) -> bool {
+    let has = |name: &'static [u8]| named(&fetch.request.fields, name).next().is_some();
+    fetch.is_personal || has(b"authorization") || has(b"cookie")
 }
 
 impl ResponseBodyStep for CacheStep {

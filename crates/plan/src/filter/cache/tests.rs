@@ -106,6 +106,27 @@ fn a_verified_client_is_as_good_as_authorization() {
 }
 
 #[test]
+fn a_client_that_is_refused_does_not_remove_what_is_stored_for_all() {
+    let private: &[(&str, &str)] = &[("cache-control", "private")];
+    for (fields, status, stays) in [
+        (&[("authorization", "x")][..], 200, true),
+        (&[("cookie", "a=b")], 200, true),
+        (&[], 401, true),
+        (&[], 403, true),
+        (&[], 429, true),
+        (&[], 404, false),
+        (&[], 410, false),
+        (&[], 200, false),
+    ] {
+        let chain = chain(json!({ "store": "pages" }));
+        exchange(&chain, 100, &[], FRESH);
+        exchange(&chain, 110, fields, (status, private));
+        let again = exchange(&chain, 110, &[], (304, &[("etag", "\"1\"")]));
+        assert_eq!(matches!(again, Flow::Stored(_)), stays, "{fields:?} {status}");
+    }
+}
+
+#[test]
 fn a_second_request_waits_for_the_first_and_not_for_ever() {
     let chain = chain(json!({ "store": "pages", "lock": "1s" }));
     let (world, mut first, mut second) = (World::new(), beside_at(100), beside_at(100));
