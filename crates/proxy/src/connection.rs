@@ -9,7 +9,7 @@ use model::facts::{SenderFacts, TlsFacts};
 use model::{Facts, Name, Scheme};
 
 use crate::buffer::{Buffer, BufferPool};
-use crate::io::Io;
+use crate::io::{Io, MemoryIo};
 use crate::registry::Registration;
 use crate::watch::Watch;
 
@@ -90,6 +90,25 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// One without a client: a request of the proxy's own comes from memory, and its response goes there.
+    pub(crate) fn in_memory(
+        memory: MemoryIo,
+        watch: Watch,
+        (facts, registration): (&Rc<ConnectionFacts>, &Rc<Registration>),
+    ) -> Self {
+        Self {
+            io: Io::Memory(Box::new(memory)),
+            facts: facts.clone(),
+            watch,
+            received: None,
+            registration: registration.clone(),
+            requests: 0,
+            leaves_by_end: false,
+            is_early: false,
+            is_cut_short: false,
+        }
+    }
+
     /// Ready when a client that waits for an endpoint has gone: reset, or, if it speaks HTTP, at its end. What it sends
     /// meanwhile is read ahead, up to one buffer, for its end would not be seen behind it.
     pub(crate) fn poll_gone(&mut self, buffers: &BufferPool, cx: &mut TaskContext<'_>) -> Poll<()> {

@@ -67,7 +67,7 @@ fn parallel_requests_without_a_token_are_one_fetch() {
     let gate = Arc::new(Barrier::new(2));
     let open = Arc::clone(&gate);
     let login = Origin::answering(move |_| {
-        // The first fetch stays open until other requests are under way; a second would wait here for ever.
+        // The first fetch stays open until other requests have begun; a second would wait here for ever.
         open.wait();
         granted("one", 600)
     });

@@ -8,7 +8,7 @@ use super::http3::site;
 
 const CLEAR: &str = "clear: { bind: \"127.0.0.1:0\" }";
 
-/// Redirects to what the path says behind its status, such as `/302/there`; everything else is told back.
+/// Redirects to what the path says behind its status, such as `/302/there`; everything else is echoed.
 fn redirecting() -> Origin {
     Origin::answering(|request| {
         let target = request.target();

@@ -271,7 +271,7 @@ impl Notes {
         self.fetches().for_each(Fetch::store_nothing);
     }
 
-    /// Says that the response cannot be stored, whoever asks for it: it may not be whole. For a while, no request waits for another
+    /// Says that the response cannot be stored for any client: it may not be whole. For a while, no request waits for another
     /// of the same key.
     #[cold]
     pub fn store_none(&mut self) {

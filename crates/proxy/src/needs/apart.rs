@@ -19,7 +19,7 @@ use crate::connection::{Connection, ConnectionFacts};
 use crate::exchange::Exchange;
 use crate::registry::Registered;
 
-/// How much longer than its call an exchange waits: the call tells of its own end.
+/// How much longer than its call an exchange waits: the call reports its own end.
 const SPARE: Duration = Duration::from_secs(1);
 
 /// A call, apart from the exchange that has begun it.

@@ -79,17 +79,11 @@ pub(super) fn connection_for(
     let bytes_max = HEAD_BYTES_MAX + call.response_bytes_max;
     let mut watch = Watch::new(now, ends - now, registration.clone());
     watch.set_bound(Some(ends));
-    Connection {
-        io: Io::Memory(Box::new(MemoryIo { bytes_max, is_gone: is_gone.clone(), ..MemoryIo::default() })),
-        facts: facts.clone(),
+    Connection::in_memory(
+        MemoryIo { bytes_max, is_gone: is_gone.clone(), ..MemoryIo::default() },
         watch,
-        received: None,
-        registration: registration.clone(),
-        requests: 0,
-        leaves_by_end: false,
-        is_early: false,
-        is_cut_short: false,
-    }
+        (facts, registration),
+    )
 }
 
 /// Makes the call from a site with a connection that is its own.

@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::connection::Connection;
 use crate::file_system;
 
-/// Looks that are under way or wait at once, over all workers.
+/// Lookups that run or wait at once, over all workers.
 const LOOKS_MAX: usize = 16_384;
 /// How long an exchange waits for one.
 const PATIENCE: Duration = Duration::from_secs(10);

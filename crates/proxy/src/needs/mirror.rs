@@ -19,7 +19,7 @@ use crate::connection::{Connection, ConnectionFacts};
 use crate::exchange::{CallSite, Exchange};
 use crate::feed::{Feed, FeedTap, Source};
 use crate::finish::finish_call;
-use crate::io::{Io, MemoryIo};
+use crate::io::MemoryIo;
 use crate::random::RequestId;
 use crate::registry::{Registered, Registration};
 use crate::watch::Watch;
@@ -130,17 +130,7 @@ async fn send(copied: &Copied, head: Box<RequestHead>) -> bool {
     let mut watch = Watch::new(now, timeout, registration.clone());
     watch.set_bound(Some(now + timeout));
     let memory = MemoryIo { feed: feed.clone(), is_sink: true, ..MemoryIo::default() };
-    let mut connection = Connection {
-        io: Io::Memory(Box::new(memory)),
-        facts: facts.clone(),
-        watch,
-        received: None,
-        registration: registration.clone(),
-        requests: 0,
-        leaves_by_end: false,
-        is_early: false,
-        is_cut_short: false,
-    };
+    let mut connection = Connection::in_memory(memory, watch, (facts, registration));
     let mut incoming = worker.take_request();
     incoming.head = *head;
     // To this version a response has no interim ones, no chunks, and no trailers.

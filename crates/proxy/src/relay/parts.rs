@@ -1,4 +1,4 @@
-//! A body in parts that is here, or is read from files while it is sent: at most one read of a body is under way, of one buffer, and none
+//! A body in parts that is here, or is read from files while it is sent: a body has at most one pending read, of one buffer, and none
 //! before the receiver has taken what was read.
 
 use std::collections::VecDeque;

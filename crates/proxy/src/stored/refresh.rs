@@ -16,7 +16,7 @@ use plan::filter::{Flow, Refresh};
 use crate::connection::{Connection, ConnectionFacts};
 use crate::exchange::Exchange;
 use crate::finish::finish_call;
-use crate::io::{Io, MemoryIo};
+use crate::io::MemoryIo;
 use crate::needs::mirror::OwnSite;
 use crate::registry::Registered;
 use crate::watch::Watch;
@@ -69,17 +69,7 @@ async fn fetch(fetched: &Fetched, refresh: Refresh) {
     let mut watch = Watch::new(now, timeout, registration.clone());
     watch.set_bound(Some(now + timeout));
     let memory = MemoryIo { is_sink: true, ..MemoryIo::default() };
-    let mut connection = Connection {
-        io: Io::Memory(Box::new(memory)),
-        facts: facts.clone(),
-        watch,
-        received: None,
-        registration: registration.clone(),
-        requests: 0,
-        leaves_by_end: false,
-        is_early: false,
-        is_cut_short: false,
-    };
+    let mut connection = Connection::in_memory(memory, watch, (facts, registration));
     let mut incoming = worker.take_request();
     incoming.head = incoming.notes.begin_refresh(refresh);
     if let Some(user) = user {

@@ -137,7 +137,7 @@ fn a_second_request_waits_for_the_first_and_not_for_ever() {
     let over = |second: &mut Beside, head: &mut model::RequestHead| {
         chain.resume(&mut 0, super::super::Found::Now, head, &mut second.turn(&world.facts()))
     };
-    assert!(matches!(over(&mut second, &mut head), Flow::Need(_)), "the first is under way");
+    assert!(matches!(over(&mut second, &mut head), Flow::Need(_)), "the first is not over");
     second.now = awaited.until;
     assert_eq!(over(&mut second, &mut head), Flow::Continue);
     let mut third = beside_at(100);

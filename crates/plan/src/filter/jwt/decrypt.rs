@@ -141,7 +141,7 @@ impl Slow {
 }
 
 impl Decryptions {
-    /// Begins one, whose number stands under this note from now on. Returns `None` if too many are under way.
+    /// Begins one, whose number stands under this note from now on. Returns `None` if too many are running.
     pub(super) fn begin(
         self: &Arc<Self>,
         by: &Decryption,
