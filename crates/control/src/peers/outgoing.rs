@@ -30,6 +30,10 @@ const WAKE_EVERY: Duration = Duration::from_secs(1);
 const KNOWN_PAUSE: Duration = Duration::from_secs(5);
 /// A state is sent no more often.
 const TEACH_EVERY: Duration = Duration::from_secs(1);
+/// A receiver waits so long for its turn, while others are taught.
+const TEACH_WITHIN: Duration = Duration::from_secs(30);
+/// How often it is looked whether the turn has come.
+const TEACH_AGAIN: Duration = Duration::from_millis(50);
 const PING_EVERY: Duration = Duration::from_secs(1);
 
 /// A task that ends with this.
@@ -151,23 +155,28 @@ async fn serve(
     // This one is meant: another connection to the same instance says nothing after its greeting.
     connection.send(&Frame::Ping).await?;
     let mut position = None;
-    let (mut heard, mut pinged, mut taught) = (Instant::now(), Instant::now(), None);
+    let (mut heard, mut pinged) = (Instant::now(), Instant::now());
+    let (mut asked, mut taught): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
         while let Some(answer) = answer(&mut connection, hello.instance, shared, (&mut position, &mut *is_good))? {
             match answer {
                 Answer::Gap => connection.send(&gap(shared)).await?,
-                Answer::Teach => {
-                    let now = Instant::now();
-                    let is_soon = taught.is_some_and(|taught| now - taught < TEACH_EVERY);
-                    // The state of all tables is in memory until it is sent: one at a time.
-                    let teaching = shared.teaching().filter(|_| !is_soon);
-                    let state = teaching.as_ref().and_then(|_| shared.engine().state(now));
-                    match state {
-                        None => connection.send(&Frame::NotYet).await?,
-                        Some(frames) => {
-                            taught = Some(now);
-                            teach(&mut connection, frames).await?;
-                        }
+                Answer::Teach => asked = Some(Instant::now()),
+            }
+        }
+        let is_soon = taught.is_some_and(|taught| taught.elapsed() < TEACH_EVERY);
+        if let Some(at) = asked.filter(|_| !is_soon) {
+            // The state of all tables is in memory until it is sent: one at a time.
+            let teaching = shared.teaching();
+            if teaching.is_some() || at.elapsed() >= TEACH_WITHIN {
+                asked = None;
+                let state = teaching.as_ref().and_then(|_| shared.engine().state(Instant::now()));
+                match state {
+                    // That this instance knows too little may not change soon: the receiver goes on without.
+                    None => connection.send(&Frame::NotYet).await?,
+                    Some(frames) => {
+                        taught = Some(Instant::now());
+                        teach(&mut connection, frames).await?;
                     }
                 }
             }
@@ -196,7 +205,7 @@ async fn serve(
                 heard = Instant::now();
             }
             () = shared.drained() => {}
-            () = sleep(PING_EVERY) => {}
+            () = sleep(if asked.is_some() { TEACH_AGAIN } else { PING_EVERY }) => {}
         }
         if heard.elapsed() > SILENCE_MAX {
             return Err(format!("nothing came for {SILENCE_MAX:?}"));
