@@ -102,6 +102,7 @@ mod shared_limit;
 mod shared_limit_cluster;
 mod shutdown;
 mod sockets;
+mod stalls;
 mod storm;
 mod streaming;
 mod strictness;
