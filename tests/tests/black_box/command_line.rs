@@ -286,6 +286,7 @@ const EXAMPLES: &[&str] = &[
     "sni.yaml",
     "tcp.yaml",
     "tls.yaml",
+    "waf.yaml",
     "web.yaml",
 ];
 

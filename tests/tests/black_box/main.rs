@@ -47,6 +47,7 @@ mod files;
 mod filter_rewrites;
 mod filter_when;
 mod filters;
+mod firewall;
 mod follow_redirects;
 mod forward_auth;
 mod forwarding;

@@ -65,6 +65,26 @@ impl Authorization {
     }
 }
 
+/// The firewall in `examples/waf`: Coraza with the Core Rule Set.
+pub(crate) struct Firewall {
+    pub(crate) address: SocketAddr,
+    process: Running,
+}
+
+impl Firewall {
+    pub(crate) fn start(more: &[&str]) -> Self {
+        let address = free();
+        let mut command = Command::new(programs().join("waf"));
+        let process = Running::start(command.args(["-listen", &address.to_string()]).args(more));
+        eventually("the firewall listens", || Peer::try_connect(address).is_some());
+        Self { address, process }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
+    }
+}
+
 /// Envoy's rate limit service, which counts in a Redis of its own.
 pub(crate) struct RateLimits {
     pub(crate) address: SocketAddr,
