@@ -471,6 +471,26 @@ fn responses_are_purged_by_url_prefix_and_tag() {
 }
 
 #[test]
+fn a_page_of_one_user_that_says_nothing_about_caching_is_never_that_of_another() {
+    let origin = Origin::answering(|request| {
+        if request.target() == "/gone" {
+            return response("404 Not Found", &[], "gone");
+        }
+        response("200 OK", &[], request.field("cookie").unwrap_or("nobody"))
+    });
+    let product = Setup::to(&origin)
+        .top("caches: { pages: { memory: 8MiB } }")
+        .route("filters: [{ cache: { store: pages, stale_while_revalidate: 30s, stale_if_error: 1h, status_field: true } }]")
+        .start();
+    let mut peer = product.connect();
+    for user in ["a=ann", "a=bob", "a=ann"] {
+        let got = get(&mut peer, "/account", &format!("Cookie: {user}\r\n"));
+        assert_eq!((got.text().as_str(), status_of(&got)), (user, "pages; fwd=uri-miss"));
+    }
+    assert_eq!([(); 2].map(|()| status_of(&get(&mut peer, "/gone", "")).to_owned()), ["pages; fwd=uri-miss"; 2]);
+}
+
+#[test]
 fn two_users_of_an_authorization_service_never_get_each_other_s_response() {
     let service = Origin::answering(|request| {
         let user = request.field("token").unwrap_or("").to_owned();

@@ -118,7 +118,9 @@ pub fn freshness(
         (None, None, None) => return None,
     };
     let may_be_stale = !(told.must_revalidate || told.proxy_revalidate || told.no_cache);
-    let stale = |stated: Option<u64>, rule: u64| if may_be_stale { stated.unwrap_or(rule) } else { 0 };
+    // The operator's windows prolong what is fresh for a while. What was never fresh may be personal: it only says so itself.
+    let rule = |window: u64| if lifetime > 0 { window } else { 0 };
+    let stale = |stated: Option<u64>, window: u64| if may_be_stale { stated.unwrap_or(rule(window)) } else { 0 };
     let fresh = Freshness {
         lifetime: if told.no_cache { 0 } else { lifetime },
         stale_while_revalidate: stale(told.stale_while_revalidate, rules.stale_while_revalidate),
@@ -193,6 +195,25 @@ mod tests {
         assert_eq!(lifetime(200, &[targeted, ("cache-control", "no-store"), expires]), Some(7));
         assert_eq!(lifetime(200, &[("cdn-cache-control", "MAX-AGE=7"), ("cache-control", "max-age=1")]), Some(1));
         assert_eq!(lifetime(200, &[("cdn-cache-control", "no-store"), ("cache-control", "max-age=1")]), None);
+    }
+
+    #[test]
+    fn windows_of_the_operator_prolong_only_what_was_fresh() {
+        let rules = Rules { stale_while_revalidate: 30, stale_if_error: 60, ..Rules::default() };
+        let windows = |request: &[(&str, &str)], status: u16, list: &[(&str, &str)]| {
+            let fresh = judged_of(request, status, list, &rules)?;
+            Some((fresh.lifetime, fresh.stale_while_revalidate, fresh.stale_if_error))
+        };
+        let cookie = [("cookie", "session=1")];
+        for request in [&cookie[..], &[]] {
+            assert_eq!(windows(request, 200, &[]), None, "nothing says that it is for all");
+            assert_eq!(windows(request, 404, &[]), None);
+            assert_eq!(windows(request, 200, &[("cache-control", "max-age=0")]), None);
+            assert_eq!(windows(request, 200, &[("etag", "\"1\"")]), Some((0, 0, 0)), "to be validated each time");
+            assert_eq!(windows(request, 200, &[("cache-control", "max-age=5")]), Some((5, 30, 60)));
+            let own = [("cache-control", "max-age=0, stale-while-revalidate=7, stale-if-error=9")];
+            assert_eq!(windows(request, 200, &own), Some((0, 7, 9)), "it says so itself");
+        }
     }
 
     #[test]
