@@ -125,6 +125,7 @@ fn record(exchange: &Exchange<'_>, fault: Option<Fault>) {
         retries: progress.retries,
         hedges: progress.hedges,
         session: progress.session,
+        cache: exchange.incoming.notes.cache_status().as_str(),
         received_bytes: progress.received_bytes,
         sent_bytes: progress.sent_bytes,
         phases: progress.phases,

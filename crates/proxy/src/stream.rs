@@ -308,6 +308,7 @@ impl<'p> Stream<'p> {
             sent_bytes: self.sent_bytes,
             phases: self.phases,
             session: self.session,
+            cache: "",
             at: SystemTime::now(),
             ..Record::empty(&facts, Kind::Stream)
         };

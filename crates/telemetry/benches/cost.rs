@@ -74,6 +74,7 @@ fn main() {
         retries: 0,
         hedges: 0,
         session: None,
+        cache: "",
         received_bytes: 0,
         sent_bytes: 1_234,
         phases: Phases { first_byte: Duration::from_micros(90), ..Phases::default() },

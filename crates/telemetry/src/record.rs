@@ -73,6 +73,8 @@ pub struct Record<'a> {
     pub hedges: u32,
     /// What became of its session, in a cluster that has any.
     pub session: Option<SessionPick>,
+    /// What a cache has done with it, such as `hit`; empty without any.
+    pub cache: &'static str,
     /// Body or stream bytes that came from the client.
     pub received_bytes: u64,
     /// Body or stream bytes that went to the client.
@@ -102,6 +104,7 @@ impl<'a> Record<'a> {
             retries: 0,
             hedges: 0,
             session: None,
+            cache: "",
             received_bytes: 0,
             sent_bytes: 0,
             phases: Phases::default(),

@@ -99,6 +99,7 @@ impl Draft {
             retries: 0,
             hedges: 0,
             session: None,
+            cache: "",
             received_bytes: 10,
             sent_bytes: 2_000,
             phases: Phases {

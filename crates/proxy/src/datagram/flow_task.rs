@@ -250,6 +250,7 @@ impl FlowTask {
             sent_bytes: self.sent_bytes,
             phases: Phases { first_byte: self.first_answer, total, ..Phases::default() },
             session: self.session,
+            cache: "",
             at: SystemTime::now(),
             ..Record::empty(&facts, Kind::Flow)
         };

@@ -55,6 +55,11 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("retries", Variable::Retries, "Attempts after the first"),
     ("hedges", Variable::Hedges, "Hedged attempts"),
     ("session", Variable::Session, "Result of session persistence: `new`, `kept`, `moved` or `refused`"),
+    (
+        "cache_status",
+        Variable::CacheStatus,
+        "What a cache did: `hit`, `miss`, `expired`, `revalidated`, `stale` or `bypass`",
+    ),
     ("fault", Variable::Fault, "The fault, as in the metric `equipoise_faults_total`"),
     ("flag", Variable::Flag, "The flag of the fault; its first letter names the source: C client, U upstream, P proxy"),
     ("request_id", Variable::RequestId, "The request id"),
@@ -80,8 +85,8 @@ pub(crate) const NAMED_VARIABLES: [(&str, (&str, &str), &str); 3] = [
 pub(crate) const JSON_FIELDS: [(&str, &str); 2] = [("user_agent", "user-agent"), ("referer", "referer")];
 
 /// Variables that a JSON record leaves out: it has their parts, or few have them.
-pub(crate) const NOT_IN_JSON: [Variable; 4] =
-    [Variable::TimeLocal, Variable::Uri, Variable::Request, Variable::SenderId];
+pub(crate) const NOT_IN_JSON: [Variable; 5] =
+    [Variable::TimeLocal, Variable::Uri, Variable::Request, Variable::SenderId, Variable::CacheStatus];
 
 /// A part of a line.
 #[derive(Debug)]

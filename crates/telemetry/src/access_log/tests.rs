@@ -46,6 +46,9 @@ fn a_line_tells_everything_that_is_known() {
          HTTP/1.1 200 10 2000 12.345 0.020 0.000 0.000 11.001 shop api a.example:9001 127.0.0.1:9001 2 \
          closed_in_response CD r-1 TLSv1.3 TLS13_AES_128_GCM_SHA256 shop.example - x y\n"
     );
+    assert_eq!(line("{cache_status}", &record), "-\n");
+    record.cache = "hit";
+    assert_eq!(line("{cache_status}", &record), "hit\n");
     assert_eq!(
         formatted(&LogFormat::Clf, &record),
         "192.0.2.7 - - [10/Oct/2000:20:55:36 +0000] \"GET /cart?id=7 HTTP/1.1\" 200 2000\n"
