@@ -63,6 +63,15 @@ pub(crate) async fn stream(exchange: &mut Exchange<'_>, streamed: StreamedRespon
     let framing = if has_body { Framing::Length(streamed.length()) } else { Framing::None };
     let (stages, framing) = exchange.stages_of_parts(framing);
     let response = Response::new(exchange, framing, keeps_alive);
+    if let [Part::Range { content, range }] = &streamed.parts[..]
+        && stages.is_empty()
+        && matches!(framing, Framing::Length(length) if length > 0)
+        && exchange.connection.io.as_plain().is_some()
+        && content.file().is_some()
+    {
+        respond::send_file(exchange, (content.clone(), range.clone()), &response).await?;
+        return Ok(next_after(exchange, response.keeps_alive, exchange.is_read));
+    }
     let writer = response.writer(exchange);
     let mut first = exchange.worker.buffers.take();
     let download = match &streamed.parts[..] {

@@ -1,4 +1,7 @@
-//! Looks for files below a directory, without a way out of it. All of it blocks: only threads beside the workers come here.
+//! Looks for files below a directory, without a way out of it. Workers look at what the kernel has in memory; all else blocks, and is for
+//! threads beside them.
+
+mod recent;
 
 use std::ffi::{CStr, CString};
 use std::fs::{File, OpenOptions};
@@ -67,6 +70,20 @@ impl Content for OpenFile {
     fn read_at(&self, room: &mut [u8], at: u64) -> io::Result<usize> {
         self.file.as_ref().map_or(Ok(0), |file| file.read_at(room, at))
     }
+
+    fn read_now(&self, room: &mut [u8], at: u64) -> Option<io::Result<usize>> {
+        let read = sys::read_now(self.file()?, room, at);
+        (!read.as_ref().is_err_and(would_wait)).then_some(read)
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
+    }
+}
+
+/// Whether something was not done because it would have to wait for a disk, or because nobody can tell whether it would.
+fn would_wait(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL))
 }
 
 fn open_max() -> usize {
@@ -83,6 +100,8 @@ enum NoFile {
     Denied,
     Busy,
     Failed,
+    /// It would have to wait for a disk.
+    Later,
 }
 
 impl From<io::Error> for NoFile {
@@ -112,21 +131,38 @@ impl From<io::Error> for NoFile {
     }
 }
 
-/// Says what is there.
+/// Says what is there. It blocks.
 pub(crate) fn find(ask: &FileAsk) -> FileFound {
     let found = open_root(&ask.root).map_err(NoFile::from).and_then(|root| {
-        let below = Below { root: root.as_fd(), links: ask.root.symlinks };
-        match below.find(ask) {
-            Err(NoFile::Missing) => below.fallback(ask),
-            found => found,
-        }
+        let below = Below { root: root.as_fd(), links: ask.root.symlinks, is_now: false };
+        below.find_or_fallback(ask)
     });
     found.unwrap_or_else(|none| match none {
         NoFile::Missing => FileFound::Missing,
         NoFile::Denied => FileFound::Denied,
         NoFile::Busy => FileFound::Busy,
-        NoFile::Failed => FileFound::Failed,
+        NoFile::Failed | NoFile::Later => FileFound::Failed,
     })
+}
+
+/// Says what is there, if the kernel has all of it in memory: names, and the bytes of a small file. Directories of network file systems and of
+/// other processes (FUSE) are left to [`find`], and so is all that fails.
+pub(crate) fn find_now(ask: &FileAsk) -> Option<FileFound> {
+    recent::find(ask).or_else(|| look_now(ask))
+}
+
+fn look_now(ask: &FileAsk) -> Option<FileFound> {
+    let directory = CString::new(ask.root.directory.as_bytes()).ok()?;
+    let root = sys::open_directory_now(&directory).ok()?;
+    if !sys::is_local(root.as_fd()) {
+        return None;
+    }
+    let below = Below { root: root.as_fd(), links: ask.root.symlinks, is_now: true };
+    match below.find_or_fallback(ask) {
+        Ok(found) => Some(found),
+        Err(NoFile::Missing) => Some(FileFound::Missing),
+        Err(_) => None,
+    }
 }
 
 /// The directory itself, by whatever way its path takes.
@@ -157,9 +193,18 @@ fn may_tell() -> bool {
 struct Below<'a> {
     root: BorrowedFd<'a>,
     links: Symlinks,
+    /// Nothing may wait for a disk.
+    is_now: bool,
 }
 
 impl Below<'_> {
+    fn find_or_fallback(&self, ask: &FileAsk) -> Result<FileFound, NoFile> {
+        match self.find(ask) {
+            Err(NoFile::Missing) => self.fallback(ask),
+            found => found,
+        }
+    }
+
     fn find(&self, ask: &FileAsk) -> Result<FileFound, NoFile> {
         let path = &ask.path;
         if let Some(directory) = path.strip_suffix(b"/").or(path.is_empty().then_some(&path[..])) {
@@ -185,6 +230,9 @@ impl Below<'_> {
         if ask.root.entries_max == 0 {
             return Err(NoFile::Missing);
         }
+        if self.is_now {
+            return Err(NoFile::Later);
+        }
         let (directory, told) = self.open(if path.is_empty() { b"." } else { path })?;
         if !told.is_dir() {
             return Err(NoFile::Missing);
@@ -204,14 +252,21 @@ impl Below<'_> {
             return Err(NoFile::Missing);
         }
         for coding in &ask.codings {
-            if let Ok((beside, of_it)) = self.open(&[path, coding.as_bytes()].concat())
-                && of_it.is_file()
-                && changed(&of_it) >= changed(&told)
-            {
-                return read(beside, &of_it, (path, Some(coding)));
+            match self.open(&[path, coding.as_bytes()].concat()) {
+                Ok((beside, of_it)) if of_it.is_file() && changed(&of_it) >= changed(&told) => {
+                    return self.read(beside, &of_it, (path, Some(coding)));
+                }
+                Err(NoFile::Later) => return Err(NoFile::Later),
+                _ => {}
             }
         }
-        read(file, &told, (path, None))
+        let found = self.read(file, &told, (path, None))?;
+        if self.is_now
+            && let FileFound::File(file) = &found
+        {
+            recent::keep(ask, path, (file, &told));
+        }
+        Ok(found)
     }
 
     /// Opens it to be read. A FIFO does not block, and is recognised by its type afterwards.
@@ -220,6 +275,10 @@ impl Below<'_> {
         let mut tries = 0;
         let file = loop {
             match self.open_once(&path) {
+                // A mount on the way (EXDEV) may be of any kind.
+                Err(error) if self.is_now && (would_wait(&error) || error.raw_os_error() == Some(libc::EXDEV)) => {
+                    return Err(NoFile::Later);
+                }
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && tries < TRIES_MAX => tries += 1,
                 other => break other?,
             }
@@ -234,7 +293,57 @@ impl Below<'_> {
             Symlinks::Beneath => libc::RESOLVE_BENEATH,
             Symlinks::Follow => 0,
         };
-        sys::open_below(self.root, path, libc::RESOLVE_NO_MAGICLINKS | links)
+        let now = if self.is_now { libc::RESOLVE_CACHED | libc::RESOLVE_NO_XDEV } else { 0 };
+        sys::open_below(self.root, path, libc::RESOLVE_NO_MAGICLINKS | links | now)
+    }
+
+    /// Reads a small file; a large one stays open.
+    fn read(
+        &self,
+        file: File,
+        told: &std::fs::Metadata,
+        (path, coding): (&[u8], Option<&&'static str>),
+    ) -> Result<FileFound, NoFile> {
+        let modified = (u64::try_from(told.mtime()).unwrap_or(0), u32::try_from(told.mtime_nsec()).unwrap_or(0));
+        let mut opened = OpenedFile {
+            bytes: None,
+            content: None,
+            length: told.len(),
+            modified,
+            name: path.to_vec(),
+            coding: coding.copied(),
+        };
+        if told.len() <= SMALL_BYTES_MAX {
+            let bytes = self.read_small(&file, told.len())?;
+            opened.length = bytes.len() as u64;
+            opened.bytes = Some(bytes.into());
+        } else {
+            opened.content = Some(Arc::new(OpenFile::new(file, told.len()).ok_or(NoFile::Busy)?));
+        }
+        Ok(FileFound::File(Box::new(opened)))
+    }
+
+    /// As many bytes as it had, or less if it has become shorter.
+    fn read_small(&self, file: &File, length: u64) -> Result<Vec<u8>, NoFile> {
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        let mut count = 0;
+        while count < bytes.len() {
+            let room = &mut bytes[count..];
+            let read = if self.is_now {
+                sys::read_now(file.as_fd(), room, count as u64)
+            } else {
+                file.read_at(room, count as u64)
+            };
+            match read {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if self.is_now && would_wait(&error) => return Err(NoFile::Later),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        bytes.truncate(count);
+        Ok(bytes)
     }
 }
 
@@ -243,47 +352,6 @@ type Opened = (File, std::fs::Metadata);
 
 fn changed(told: &std::fs::Metadata) -> (i64, i64) {
     (told.mtime(), told.mtime_nsec())
-}
-
-/// Reads a small file; a large one stays open.
-fn read(
-    file: File,
-    told: &std::fs::Metadata,
-    (path, coding): (&[u8], Option<&&'static str>),
-) -> Result<FileFound, NoFile> {
-    let modified = (u64::try_from(told.mtime()).unwrap_or(0), u32::try_from(told.mtime_nsec()).unwrap_or(0));
-    let mut opened = OpenedFile {
-        bytes: None,
-        content: None,
-        length: told.len(),
-        modified,
-        name: path.to_vec(),
-        coding: coding.copied(),
-    };
-    if told.len() <= SMALL_BYTES_MAX {
-        let bytes = read_small(&file, told.len())?;
-        opened.length = bytes.len() as u64;
-        opened.bytes = Some(bytes.into());
-    } else {
-        opened.content = Some(Arc::new(OpenFile::new(file, told.len()).ok_or(NoFile::Busy)?));
-    }
-    Ok(FileFound::File(Box::new(opened)))
-}
-
-/// As many bytes as it had, or less if it has become shorter.
-fn read_small(file: &File, length: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-    let mut count = 0;
-    while count < bytes.len() {
-        match file.read_at(&mut bytes[count..], count as u64) {
-            Ok(0) => break,
-            Ok(more) => count += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    bytes.truncate(count);
-    Ok(bytes)
 }
 
 /// Files and directories of a directory that is open. Links and all else are left out.

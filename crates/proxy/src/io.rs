@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker, ready};
 
 use model::fields::Fields;
+use tokio::net::TcpStream;
 use tokio::task::coop::unconstrained;
 
 use crate::byte_stream::ByteStream;
@@ -105,6 +106,14 @@ impl Io {
     /// Whether the endpoint has chosen HTTP/2 as the connection began (RFC 7301).
     pub(crate) fn has_chosen_http2(&self) -> bool {
         matches!(self, Self::Connection(connection) if connection.has_chosen_http2())
+    }
+
+    /// The connection, if what is written here goes to the socket as it is.
+    pub(crate) fn as_plain(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Connection(ByteStream::Plain(tcp)) => Some(tcp),
+            _ => None,
+        }
     }
 
     /// Whether what is written here is encrypted.

@@ -19,6 +19,7 @@ mod datagram;
 mod downstream;
 mod exchange;
 mod feed;
+mod file_body;
 mod file_system;
 mod finish;
 mod grpc;

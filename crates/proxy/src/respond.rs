@@ -1,15 +1,19 @@
 //! Sends responses to clients, those of endpoints and those that are made here, whatever their version of HTTP: as bytes of HTTP/1, or as heads of a stream.
 
 use std::future::poll_fn;
+use std::ops::Range;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
 use model::{Fault, LocalResponse, Version};
 use plan::cache::Served;
+use plan::filter::Content;
 use wire::http1::{Framing, SendResponse, write_response};
 
 use crate::buffer::Buffer;
 use crate::exchange::Exchange;
+use crate::file_body::FileBody;
 use crate::http2::websocket;
 use crate::message::MessageStream;
 use crate::relay::{BodyWriter, Pump, PumpFault};
@@ -119,6 +123,40 @@ pub(crate) async fn send(
     .await;
     download.stop(buffers);
     exchange.progress.sent_bytes += download.sent_bytes();
+    sent
+}
+
+/// Sends a response whose body is a range of a file, over a connection in clear, and nothing else has to see it.
+///
+/// # Errors
+/// As [`send`].
+pub(crate) async fn send_file(
+    exchange: &mut Exchange<'_>,
+    (content, range): (Arc<dyn Content>, Range<u64>),
+    response: &Response,
+) -> Result<(), Fault> {
+    let mut head = exchange.worker.scratch.take();
+    head.clear();
+    begin_head(exchange, &response.how, &mut head)?;
+    exchange.progress.status = exchange.response().status;
+    let mut body = FileBody::new(head, content, range);
+    let connection = &mut *exchange.connection;
+    connection.watch.set_bound(None);
+    connection.watch.set(Instant::now(), exchange.http.stream_timeout);
+    let sent = poll_fn(|cx| {
+        let Some(tcp) = connection.io.as_plain() else { return Poll::Ready(Err(Fault::ClosedInResponse)) };
+        if let Poll::Ready(sent) = body.poll(cx, tcp) {
+            return Poll::Ready(sent.map_err(|fault| refused_drain(&fault)));
+        }
+        if body.take_progress() {
+            connection.watch.set(Instant::now(), exchange.http.stream_timeout);
+        }
+        let late = if body.is_blocked_on_receiver() { Fault::ClientWriteTimeout } else { Fault::ContentFailed };
+        connection.watch.poll(cx).map(|()| Err(late))
+    })
+    .await;
+    exchange.progress.sent_bytes += body.sent_bytes();
+    exchange.worker.scratch.replace(body.into_head());
     sent
 }
 

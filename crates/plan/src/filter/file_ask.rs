@@ -72,6 +72,7 @@ pub enum FileFound {
 }
 
 /// A file that is open, or was read.
+#[derive(Clone)]
 pub struct OpenedFile {
     /// Its bytes, if they are in memory: all of a small file.
     pub bytes: Option<Arc<[u8]>>,

@@ -33,10 +33,11 @@ has. What is not there gets the file `fallback`, else 404; with `missing: contin
 
 Requests other than `GET` and `HEAD` get 405; with `missing: continue` they go on, too. Responses have `etag` (of time and length),
 `last-modified` and `accept-ranges`. Conditions of requests and up to 16 ranges are answered as RFC 9110 says. Only regular files are sent. Paths
-with a segment that begins with a dot, but for `.well-known`, are not found unless `hidden` is `serve`. Files are read by threads beside the
-workers, a buffer at a time. Linux 5.6 or newer is needed.
+with a segment that begins with a dot, but for `.well-known`, are not found unless `hidden` is `serve`. Linux 5.6 or newer is needed.
 
-Small files leave in one write. A file that becomes shorter while it is sent ends the connection: replace files by renaming others over them.
+Small files leave in one write. Over HTTP/1 without TLS the kernel sends larger ones (`sendfile`), unless a filter changes or slows down bodies.
+What is not in memory is read by threads beside the workers. A file that becomes shorter while it is sent ends the connection, and one that is
+changed in place may arrive in a mix: replace files by renaming others over them.
 
 ```yaml
 filters:
@@ -286,6 +287,13 @@ impl FilesStep {
         path::below_root(rest, self.shows_hidden)
     }
 
+    /// Whether the client asks for the root itself without the slash at its end, which links in its page are relative to.
+    fn lacks_slash(&self, head: &RequestHead) -> bool {
+        let is_root = self.prefix.as_ref().is_some_and(|prefix| head.path() == prefix.as_bytes());
+        // Another filter may have removed the slash.
+        is_root && !head.received_path().ends_with(b"/")
+    }
+
     /// The codings that the client takes, best first.
     fn codings(&self, head: &RequestHead) -> Vec<&'static str> {
         let weigh = |coding: &Precompressed| (accepts(head, &ACCEPT_ENCODING, &[coding_of(coding.suffix())]), *coding);
@@ -355,6 +363,9 @@ impl RequestStep for FilesStep {
     fn apply(&self, head: &mut RequestHead, _: &mut Turn<'_>) -> Flow {
         if !matches!(Method::of(head.method_bytes()), Method::Get | Method::Head) {
             return if self.goes_on { Flow::Continue } else { not_allowed() };
+        }
+        if self.lacks_slash(head) {
+            return redirect(path::with_slash(head.received_path(), head.received_query()));
         }
         let Some(path) = self.path(head) else { return self.missing() };
         let codings = self.codings(head);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// Bytes that are read as they are sent, by a thread beside the worker. They must not change under their reader: a part that is shorter
@@ -13,6 +14,19 @@ pub trait Content: Send + Sync {
     /// # Errors
     /// They cannot be read.
     fn read_at(&self, room: &mut [u8], at: u64) -> io::Result<usize>;
+
+    /// The same without blocking. `None`, the default: it would have to wait for a disk, or nobody can tell.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn read_now(&self, _room: &mut [u8], _at: u64) -> Option<io::Result<usize>> {
+        None
+    }
+
+    /// The file that has these bytes at the same places, if one has, so that the kernel can send them by itself.
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// A part of a body.

@@ -37,9 +37,14 @@ impl Site {
         FileAsk { root: Arc::new(own), path: path.as_bytes().to_vec(), codings: Vec::new() }
     }
 
-    /// What is found: the bytes of a small file, or a word for all else.
+    /// What is found: the bytes of a small file, or a word for all else. A look that does not block finds the same, or leaves it.
     fn look(&self, path: &str, root: impl FnOnce(&mut FileRoot)) -> String {
-        word(find(&self.ask(path, root)))
+        let ask = self.ask(path, root);
+        let found = word(find(&ask));
+        if let Some(now) = find_now(&ask) {
+            assert_eq!(word(now), found, "{path}");
+        }
+        found
     }
 }
 
@@ -92,6 +97,64 @@ fn files_and_directories_are_found_as_their_paths_say() {
     assert_eq!(site.look("sub/", |root| root.entries_max = 1).split(' ').count(), 1);
     assert_eq!(site.look("x", |root| root.directory.push_str("-none")), "Missing");
     assert_eq!(site.look(&"a".repeat(4_000), plain), "Missing");
+}
+
+#[test]
+fn what_is_in_memory_is_found_without_blocking() {
+    let site = Site::new("now");
+    site.write("large", &[7; 100_000]);
+    let now = |path: &str| {
+        let ask = site.ask(path, plain);
+        find(&ask);
+        find_now(&ask).map(word)
+    };
+    let found = ["index.html", "large", "sub", "none"].map(now);
+    assert_eq!(found.map(Option::unwrap_or_default), ["home", "100000 bytes", "WithoutSlash", "Missing"]);
+    let FileFound::File(file) = find(&site.ask("large", plain)) else { panic!("it is there") };
+    let (content, mut room) = (file.content.expect("it is large"), [0; 10]);
+    assert_eq!(content.read_now(&mut room, 99_995).map(|read| read.expect("it is open")), Some(5));
+    assert_eq!((room, content.file().is_some()), ([7, 7, 7, 7, 7, 0, 0, 0, 0, 0], true));
+    // To open a file of `/proc` may do anything.
+    let ask = site.ask("version", |root| root.directory = "/proc".to_owned());
+    find(&ask);
+    assert!(find_now(&ask).is_none());
+}
+
+#[test]
+fn a_file_that_was_read_a_moment_ago_is_kept_and_a_change_of_it_is_seen_at_once() {
+    let site = Site::new("recent");
+    let ask = |path: &str| site.ask(path, |root| root.fallback = Some("index.html".to_owned()));
+    let (index, page, missing) = (ask(""), ask("sub/page.html"), ask("none"));
+    let now = |ask: &FileAsk| {
+        find(ask);
+        find_now(ask).map(word).unwrap_or_default()
+    };
+    let before = recent::count();
+    assert_eq!((now(&page), recent::count() - before), ("page".to_owned(), 0), "it may be changed in the same tick");
+    std::thread::sleep(Duration::from_millis(150));
+    assert_eq!([&index, &page, &missing].map(now), ["home", "page", "home"]);
+    assert_eq!(recent::count() - before, 2, "what stands for others is not kept");
+    assert_eq!([&index, &page].map(now), ["home", "page"]);
+    // The same length, in the same place.
+    site.write("sub/page.html", b"gape");
+    assert_eq!(now(&page), "gape");
+    std::fs::rename(site.root().join("sub/page.html"), site.root().join("index.html")).expect("a rename");
+    assert_eq!([&index, &page].map(now), ["gape", "gape"], "the second by the fallback");
+    std::fs::remove_file(site.root().join("index.html")).expect("it is there");
+    assert_eq!([&index, &page].map(now), ["Missing", "Missing"]);
+    // The root is a link to another release.
+    let (one, other, current) = (site.0.join("one"), site.0.join("other"), site.0.join("current"));
+    for (folder, text) in [(&one, "one"), (&other, "two")] {
+        std::fs::create_dir(folder).expect("a directory");
+        std::fs::write(folder.join("a"), text).expect("a file");
+    }
+    symlink(&one, &current).expect("a link");
+    std::thread::sleep(Duration::from_millis(150));
+    let linked = site.ask("a", |root| root.directory = current.to_string_lossy().into_owned());
+    assert_eq!([now(&linked), now(&linked)], ["one", "one"]);
+    symlink(&other, site.0.join("next")).expect("a link");
+    std::fs::rename(site.0.join("next"), &current).expect("a rename");
+    assert_eq!(now(&linked), "two");
 }
 
 #[test]

@@ -53,6 +53,10 @@ impl Drop for Look {
 /// # Errors
 /// The client has gone; the time of the whole exchange is over.
 pub(super) async fn found(ask: FileAsk, connection: &mut Connection) -> Result<FileFound, Fault> {
+    // What is in memory is not worth a hop to another thread and back.
+    if let Some(found) = file_system::find_now(&ask) {
+        return Ok(found);
+    }
     let Some(place) = Place::take() else { return Ok(FileFound::Busy) };
     let mut look = Look(spawn_blocking(move || {
         let _place = place;

@@ -52,6 +52,17 @@ impl Parts {
                 Part::Range { .. } if count > 0 => break,
                 Part::Range { content, range } => {
                     let wanted = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(room.len());
+                    if self.reading.is_none()
+                        && let Some(read) = content.read_now(&mut room[..wanted], range.start)
+                    {
+                        count = read.ok().filter(|count| *count > 0).ok_or(PumpFault::Source)?;
+                        range.start += count as u64;
+                        if range.start < range.end {
+                            break;
+                        }
+                        self.left.pop_front();
+                        continue;
+                    }
                     let reading =
                         self.reading.get_or_insert_with(|| Reading::of_content(content.clone(), range.start, wanted));
                     let read = ready!(reading.poll(cx));

@@ -21,6 +21,14 @@ pub(crate) fn kill_ours(pid: u32, folder: &std::path::Path) {
     }
 }
 
+/// Has the kernel forget what it has in memory of a file, as far as it can.
+pub(crate) fn forget_pages(file: &std::fs::File) {
+    file.sync_all().expect("our file");
+    // SAFETY: it takes integers and touches no memory of ours.
+    let result = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    assert_eq!(result, 0, "posix_fadvise");
+}
+
 /// Makes a file that is read while it is written.
 pub(crate) fn pipe_at(path: &std::path::Path) {
     let name = std::ffi::CString::new(path.to_str().expect("a path in UTF-8")).expect("no zeros");

@@ -53,7 +53,9 @@ fn a_request_asks_for_the_file_below_the_root() {
     let settings = json!({ "root": ROOT, "strip_prefix": "/static/", "precompressed": ["br", "zstd", "gzip"] });
     let path = |path: &str| asked_for(&settings, path, &[]).map(|ask| String::from_utf8(ask.path).unwrap());
     assert_eq!(path("/static/a%20b?c").as_deref(), Ok("a b"));
-    assert_eq!((path("/static").as_deref(), path("/static/").as_deref()), (Ok(""), Ok("")));
+    assert_eq!(path("/static/").as_deref(), Ok(""));
+    let Err(Flow::Respond(redirect)) = path("/static?a=b") else { panic!("links in its page are relative to it") };
+    assert_eq!((redirect.status, field(&redirect.fields, "location")), (301, Some("./static/?a=b")));
     for missing in ["/", "/statics/a", "/static/../a", "/static/.git/config", "/static/%2fetc"] {
         assert!(matches!(path(missing), Err(Flow::Respond(local)) if local.status == 404), "{missing}");
     }
