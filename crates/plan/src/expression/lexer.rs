@@ -220,7 +220,8 @@ impl<'a> Lexer<'a> {
             return Ok(TokenKind::Sign(sign));
         }
         let shown = if first.is_control() { format!("{:?}", first) } else { format!("`{first}`") };
-        let trouble = Trouble::new(Span::new(start, start + first.len_utf8()), format!("{shown} is no sign of CEL"));
+        let trouble =
+            Trouble::new(Span::new(start, start + first.len_utf8()), format!("{shown} is not a CEL operator"));
         Err(match first {
             '&' => trouble.suggest("write `&&`"),
             '|' => trouble.suggest("write `||`"),

@@ -310,7 +310,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("request.path.matches(\"[\")", "", "", "\"[\""),
     ("request.headers[\"a b\"] == \"\"", "`a b` is not a header field name", "", "\"a b\""),
     ("request.headers[request.path] == \"\"", "the name of an entry is a text in quotes", "maps", "request.path"),
-    ("request.method = \"GET\"", "`=` is no sign of CEL", "write `==`", "="),
+    ("request.method = \"GET\"", "`=` is not a CEL operator", "write `==`", "="),
     (
         "request.method == \"GET\" and true",
         "`and` stands where an operator or the end must follow",

@@ -40,7 +40,9 @@ pub fn pointer(text: &str) -> Result<Vec<String>, String> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    let rest = text.strip_prefix('/').ok_or_else(|| format!("the JSON pointer `{text}` does not begin with `/`"))?;
+    let mend = text.trim_start_matches(['$', '.']).replace('.', "/");
+    let wrong = || format!("the JSON pointer `{text}` does not begin with `/`: write `/{mend}`");
+    let rest = text.strip_prefix('/').ok_or_else(wrong)?;
     let name = |part: &str| {
         let is_escape = |at: usize| matches!(part.as_bytes().get(at + 1), Some(b'0' | b'1'));
         match part.match_indices('~').all(|(at, _)| is_escape(at)) {
