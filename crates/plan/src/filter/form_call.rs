@@ -96,6 +96,17 @@ impl FormEndpoint {
         Need::Call(Box::new(self.call(head, Vec::new(), response_bytes_max)))
     }
 
+    /// Returns the need for what the holder of an access token may read there (RFC 6750 section 2.1).
+    pub(super) fn get_with(&self, token: &str, (path, host): (&str, &str)) -> Need {
+        let mut head = self.head("GET", path, Some(host));
+        head.fields.set(&NAMES.accept, b"application/json, application/jwt");
+        head.fields.set_with(&NAMES.authorization, |out| {
+            out.extend_from_slice(b"Bearer ");
+            out.extend_from_slice(token.as_bytes());
+        });
+        Need::Call(Box::new(self.call(head, Vec::new(), RESPONSE_BYTES_MAX)))
+    }
+
     fn head(&self, method: &str, path: &str, host: Option<&str>) -> RequestHead {
         let mut head = RequestHead::default();
         let mut load = |text: &str| {

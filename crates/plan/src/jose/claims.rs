@@ -38,6 +38,18 @@ impl Claims {
         parts.try_fold(first, |value, part| value.as_object()?.get(part))
     }
 
+    /// Returns the claims that `other` does not have.
+    pub(crate) fn beyond(self, other: &Self) -> Map<String, Value> {
+        self.0.into_iter().filter(|(name, _)| !other.0.contains_key(name)).collect()
+    }
+
+    /// Adds claims; those that are there already stay as they are.
+    pub(crate) fn add(&mut self, more: &Map<String, Value>) {
+        for (name, value) in more {
+            self.0.entry(name.as_str()).or_insert_with(|| value.clone());
+        }
+    }
+
     /// Returns a claim as text, see [`text`].
     pub fn text(&self, name: &str) -> Option<String> {
         self.get(name).and_then(text)
