@@ -102,6 +102,8 @@ enum Left {
     Cached(Box<Cached>),
     /// What a step goes on with once it has what it needs.
     Kept(Box<dyn Any + Send>),
+    /// What an authorization service says beside its verdict.
+    Metadata(Box<Claims>),
 }
 
 /// The notes of one exchange. They belong to a head in the pool of its worker, so that a worker that is warm allocates nothing.
@@ -255,7 +257,7 @@ impl Notes {
     pub fn take_refresh(&mut self) -> Option<Refresh> {
         self.left.iter_mut().find_map(|(_, what)| match what {
             Left::Cached(cached) => cached.refresh.take(),
-            Left::Changes(_) | Left::Kept(_) => None,
+            Left::Changes(_) | Left::Kept(_) | Left::Metadata(_) => None,
         })
     }
 
@@ -284,7 +286,7 @@ impl Notes {
     fn fetches(&mut self) -> impl Iterator<Item = &mut Fetch> {
         self.left.iter_mut().filter_map(|(_, what)| match what {
             Left::Cached(cached) => cached.fetch.as_mut(),
-            Left::Changes(_) | Left::Kept(_) => None,
+            Left::Changes(_) | Left::Kept(_) | Left::Metadata(_) => None,
         })
     }
 
@@ -318,8 +320,21 @@ impl Notes {
         let place = self.left.iter().position(is_it)?;
         match self.left.remove(place).1 {
             Left::Kept(kept) => kept.downcast().ok(),
-            Left::Changes(_) | Left::Cached(_) => None,
+            Left::Changes(_) | Left::Cached(_) | Left::Metadata(_) => None,
         }
+    }
+
+    /// Notes what an authorization service says beside its verdict.
+    pub(super) fn add_metadata(&mut self, number: usize, metadata: Box<Claims>) {
+        self.left.push((number, Left::Metadata(metadata)));
+    }
+
+    /// Returns what an authorization service has said under this name; of several services the last that has said it counts.
+    pub fn metadata(&self, name: &str) -> Option<&serde_json::Value> {
+        self.left.iter().rev().find_map(|(_, what)| match what {
+            Left::Metadata(metadata) => metadata.get(name),
+            _ => None,
+        })
     }
 
     /// Returns the changes that were left last under this number.

@@ -28,6 +28,11 @@ impl Claims {
         }
     }
 
+    /// Returns these claims.
+    pub(crate) fn new(members: Map<String, Value>) -> Self {
+        Self(members)
+    }
+
     /// Returns a claim: the one of this name, or else the one that the dots in the name lead to, as in `realm_access.roles`.
     pub fn get(&self, name: &str) -> Option<&Value> {
         if let Some(value) = self.0.get(name) {
