@@ -329,7 +329,7 @@ impl Notes {
         self.left.push((number, Left::Metadata(metadata)));
     }
 
-    /// Returns what an authorization service has said under this name; of several services the last that has said it counts.
+    /// Returns what an authorization service has said under this name; of several filters the last that has it counts.
     pub fn metadata(&self, name: &str) -> Option<&serde_json::Value> {
         self.left.iter().rev().find_map(|(_, what)| match what {
             Left::Metadata(metadata) => metadata.get(name),
