@@ -390,3 +390,46 @@ fn a_userinfo_endpoint_that_misbehaves_lets_no_one_in() {
     assert!(site.requests().is_empty());
     assert!(!product.stderr().contains("secret-access"));
 }
+
+#[test]
+fn a_logout_during_a_refresh_is_final() {
+    let site = endpoint();
+    let signer = Signer::new("k1");
+    let (asks, asked) = std::sync::mpsc::channel();
+    let (opens, opened) = std::sync::mpsc::channel::<()>();
+    let opened = Mutex::new(opened);
+    let provider = Origin::answering(move |request| {
+        let issuer = format!("http://{}", request.field("host").expect("a host"));
+        match request.target() {
+            "/.well-known/openid-configuration" => ok(&document(&issuer).to_string()),
+            "/keys" => ok(&jwks(&[&signer])),
+            _ => {
+                if request.text().starts_with("grant_type=refresh_token") {
+                    let _ = asks.send(());
+                    let _ = opened.lock().expect("the gate").recv();
+                }
+                let told = tokens(&signer, &issuer, request, json!({}));
+                let mut told: Value = serde_json::from_str(&told).expect("JSON");
+                (told["expires_in"], told["refresh_token"]) = (json!(1), json!("again"));
+                ok(&told.to_string())
+            }
+        }
+    });
+    let product = start(&site, &format!("http://{}", provider.address()), ", timeout: 60s");
+    let cookie = format!("Cookie: {}\r\n", kept(&log_in(&product, "/")));
+    // The first request after the access token has expired has it refreshed; those before pass.
+    let late = std::thread::scope(|scope| {
+        let late = scope.spawn(|| {
+            until("the session is not refreshed", || {
+                let answer = ask(&product, "/", &cookie);
+                (answer.status() != 200).then_some(answer)
+            })
+        });
+        asked.recv().expect("a refresh");
+        assert_eq!(ask(&product, "/oauth2/logout", &cookie).status(), 302);
+        opens.send(()).expect("the gate");
+        late.join().expect("an answer")
+    });
+    assert_eq!((late.status(), kept(&late)), (401, String::new()), "its refresh does not bring the session back");
+    assert_eq!(ask(&product, "/", &cookie).status(), 401);
+}
