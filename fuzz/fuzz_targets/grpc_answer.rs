@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use equipoise_fuzz::filters::{Beside, World, chain, request, view};
+use equipoise_fuzz::filters::{Beside, World, chain, chain_of, request, view};
 use libfuzzer_sys::fuzz_target;
 use model::ResponseHead;
 use model::fields::{is_field_value, is_token};
@@ -14,7 +14,13 @@ use wire::grpc::unary;
 
 static CHAINS: LazyLock<[Chain; 2]> = LazyLock::new(|| {
     let limits = json!({ "cluster": "a", "domain": "d", "descriptors": [{ "k": "v" }], "headers": true, "x_ratelimit_headers": true });
-    [chain("ext_authz", json!({ "cluster": "a", "trusted_headers": ["x-user"] })), chain("rate_limit_service", limits)]
+    [
+        chain_of([
+            ("ext_authz", json!({ "cluster": "a", "trusted_headers": ["x-user"] })),
+            ("set_request_header", json!({ "x-told": "{ext_authz:a} {ext_authz:a.b}" })),
+        ]),
+        chain("rate_limit_service", limits),
+    ]
 });
 
 fuzz_target!(|input: &[u8]| {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use equipoise_fuzz::filters::{Beside, World, chain, request};
 use libfuzzer_sys::fuzz_target;
-use model::{FieldName, ResponseHead};
+use model::{FieldName, RequestHead, ResponseHead};
 use plan::filter::{Chain, Flow, Found, Need, Reply};
 use serde_json::{Value, json};
 
@@ -35,11 +35,23 @@ fuzz_target!(|input: &[u8]| {
     let facts = world.facts();
     let mut turn = beside.turn(&facts);
     let flow = asked.on_request_from(&mut place, &mut head, &mut turn);
-    assert!(matches!(flow, Flow::Need(Need::Call(_))), "{flow:?}");
-    let mut answer = ResponseHead::default();
-    answer.status = 200;
-    let reply = Reply { head: answer, body: body.to_vec() };
-    let flow = asked.resume(&mut place, Found::Call(Ok(Box::new(reply))), &mut head, &mut turn);
+    let Flow::Need(Need::Apart(apart)) = flow else {
+        // Without a cache no other request shares the answer.
+        let flow = asked.resume(&mut place, Found::Call(Ok(reply(body))), &mut head, &mut turn);
+        return judge(flow, is_introspection, &head, body);
+    };
+    apart.taker.take(Ok(reply(body)), turn.now);
+    let flow = asked.resume(&mut place, Found::Now, &mut head, &mut turn);
+    judge(flow, is_introspection, &head, body);
+});
+
+fn reply(body: &[u8]) -> Box<Reply> {
+    let mut head = ResponseHead::default();
+    head.status = 200;
+    Box::new(Reply { head, body: body.to_vec() })
+}
+
+fn judge(flow: Flow, is_introspection: bool, head: &RequestHead, body: &[u8]) {
     let named = |name: &str| head.fields.get(&FieldName::new(name).expect("a name")).unwrap_or_default();
     match flow {
         Flow::Continue if is_introspection => {
@@ -53,4 +65,4 @@ fuzz_target!(|input: &[u8]| {
         Flow::Respond(answer) => assert!(matches!(answer.status, 401 | 503), "{}", answer.status),
         other => panic!("{other:?}"),
     }
-});
+}

@@ -67,8 +67,13 @@ impl Beside {
 
 /// A chain of one filter.
 pub fn chain(name: &str, settings: Value) -> Chain {
-    Chain::compile(&[FilterUse { name: name.into(), settings, when: None, calls: Vec::new() }], None)
-        .expect("good settings")
+    chain_of([(name, settings)])
+}
+
+/// Several filters.
+pub fn chain_of<const N: usize>(filters: [(&str, Value); N]) -> Chain {
+    let used = filters.map(|(name, settings)| FilterUse { name: name.into(), settings, when: None, calls: Vec::new() });
+    Chain::compile(&used, None).expect("good settings")
 }
 
 /// The head of a request of HTTP/1.1. Names are good.

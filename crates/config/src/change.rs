@@ -137,6 +137,7 @@ impl Loader<'_> {
             restore(object, old, &mut sink);
             sent = sent.filter(|_| is_same(&before, object));
             if kind == ROUTES {
+                keep_below(object, old);
                 name_route(object, name, &mut sink);
             }
         }
@@ -236,6 +237,20 @@ fn keep_names(routes: &mut [Node], from: usize) {
         if let Kind::Map(entries) = &mut route.kind {
             put(Arc::make_mut(entries), "name", Some(name));
         }
+    }
+}
+
+/// Keeps the routes that are nested in a route that is sent without `routes`. An empty list takes them out.
+fn keep_below(route: &mut Node, old: Option<&Node>) {
+    let span = route.span;
+    let sent = route.get(ROUTES).map(|below| below.items().is_empty() && matches!(below.kind, Kind::List(_)));
+    let kept = match sent {
+        Some(false) => return,
+        Some(true) => None,
+        None => old.and_then(|old| old.get(ROUTES)).map(|below| changes::moved(below, span)),
+    };
+    if let Kind::Map(entries) = &mut route.kind {
+        put(Arc::make_mut(entries), ROUTES, kept);
     }
 }
 

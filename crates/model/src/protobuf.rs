@@ -17,8 +17,10 @@ pub enum Value<'a> {
     Number(u64),
     /// Text, bytes, or a message.
     Bytes(&'a [u8]),
-    /// 32 or 64 bits of another kind, such as a floating-point number.
-    Fixed,
+    /// 64 bits of another kind, such as a floating-point number of double precision.
+    Fixed(u64),
+    /// 32 bits of another kind.
+    Short,
 }
 
 impl<'a> Value<'a> {
@@ -53,12 +55,12 @@ impl<'a> Reader<'a> {
         }
         let value = match kind {
             0 => Value::Number(self.varint()?),
-            1 => self.take(8).map(|_| Value::Fixed)?,
+            1 => Value::Fixed(u64::from_le_bytes(self.take(8)?.try_into().map_err(|_| Malformed)?)),
             2 => {
                 let length = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
                 Value::Bytes(self.take(length)?)
             }
-            5 => self.take(4).map(|_| Value::Fixed)?,
+            5 => self.take(4).map(|_| Value::Short)?,
             // Groups, which proto3 does not have, and kinds that no version has.
             _ => return Err(Malformed),
         };
@@ -218,7 +220,10 @@ mod tests {
     #[test]
     fn fields_of_all_kinds_are_read_and_groups_are_refused() {
         let message = [&[0x19][..], &[9; 8], &[0x25], &[9; 4], &[0x08, 0x81, 0x00]].concat();
-        assert_eq!(all(&message).unwrap(), [(3, Value::Fixed), (4, Value::Fixed), (1, Value::Number(1))]);
+        assert_eq!(
+            all(&message).unwrap(),
+            [(3, Value::Fixed(0x0909_0909_0909_0909)), (4, Value::Short), (1, Value::Number(1))]
+        );
         let endless = [8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
         let too_large = [8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2];
         let far = [0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
@@ -234,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_value_of_another_kind_is_none() {
-        assert_eq!((Value::Number(1).bytes(), Value::Fixed.number()), (None, None));
-        assert_eq!((Value::Bytes(b"").number(), Value::Fixed.bytes()), (None, None));
+        assert_eq!((Value::Number(1).bytes(), Value::Short.number()), (None, None));
+        assert_eq!((Value::Bytes(b"").number(), Value::Fixed(1).bytes()), (None, None));
     }
 }

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	statuses "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -71,6 +72,27 @@ func (s *service) Check(ctx context.Context, request *auth.CheckRequest) (*auth.
 		}), nil
 	case "bare":
 		return &auth.CheckResponse{Status: &status.Status{Code: int32(codes.OK)}}, nil
+	case "told", "told-no":
+		said, err := structpb.NewStruct(map[string]any{
+			"team": "red", "level": 7, "score": 0.5, "roles": []any{"ops", "dev"}, "org": map[string]any{"id": "acme"},
+		})
+		if err != nil {
+			return nil, err
+		}
+		answer := allow(&auth.OkHttpResponse{})
+		if token == "told-no" {
+			answer = deny(kind.StatusCode_Forbidden, "no!")
+		}
+		answer.DynamicMetadata = said
+		return answer, nil
+	case "deep":
+		said, err := structpb.NewStruct(map[string]any{})
+		for range 20 {
+			said = &structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewStructValue(said)}}
+		}
+		answer := allow(&auth.OkHttpResponse{})
+		answer.DynamicMetadata = said
+		return answer, err
 	case "echo":
 		text, err := protojson.Marshal(request)
 		if err != nil {

@@ -415,3 +415,23 @@ fn a_value_in_another_form_is_told_with_the_form_that_was_meant() {
         assert!(said.contains("\n1 problem"), "{filter}: {said}");
     }
 }
+
+#[test]
+fn a_filter_that_a_cache_goes_past_is_warned_of() {
+    let of = |filters: &str| {
+        let text =
+            ODD.replace("  idle: { endpoints: [\"127.0.0.1:9002\"] }\n", "caches: { pages: { memory: 8MiB } }\n");
+        check(&text.replace("cluster: site", &format!("cluster: site\n    filters: [{filters}]")), &[])
+    };
+    let (cache, guard) = ("{ cache: { store: pages } }", "{ address_list: { allow: [\"10.0.0.0/8\"] } }");
+    let good = of(&format!("{guard}, {cache}"));
+    assert!(good.status.success() && !good.stderr.contains("stored"), "{}", good.stderr);
+    let bad = of(&format!("{cache}, {guard}"));
+    assert!(bad.status.success(), "{}", bad.stderr);
+    assert!(
+        bad.stderr.contains("`address_list` stands behind `cache`: it does not protect stored responses"),
+        "{}",
+        bad.stderr
+    );
+    assert!(bad.stderr.contains("list `address_list` before `cache`"), "{}", bad.stderr);
+}

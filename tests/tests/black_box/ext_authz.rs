@@ -10,7 +10,7 @@ use super::harness::http2_origin::{Asked, Http2Origin, Rules};
 use super::harness::origin::ok;
 use super::harness::services::Authorization;
 use super::harness::tls::Authority;
-use super::harness::{Message, Origin, Peer, Setup, eventually, http3, net, product};
+use super::harness::{Message, Origin, Peer, Product, Setup, eventually, http3, net, product, until};
 use super::http3::{Site, site};
 
 const CLEAR: &str = "clear: { bind: \"127.0.0.1:0\" }";
@@ -407,4 +407,30 @@ fn a_stalled_service_does_not_stall_other_requests() {
     eventually("all of them wait", || ask(&mut product.connect(), "counts").text() == "20 0");
     assert_eq!(ask(&mut product.connect(), "good").status(), 200);
     stalled[0].assert_silent(Duration::from_millis(20));
+}
+
+#[test]
+fn what_a_real_service_says_beside_its_verdict_reaches_fields_conditions_and_the_log() {
+    let service = Authorization::start();
+    let endpoint = Origin::answering(|request| ok(&request.all("x-told").join("+")));
+    let filters = format!(
+        "filters: [{{ ext_authz: {{ cluster: auth, {SLOW} }} }}, \
+         {{ set_request_header: {{ x-told: \"{{ext_authz:team}} {{ext_authz:level}} {{ext_authz:score}} {{ext_authz:org.id}} {{ext_authz:none}}.\" }}, \
+            when: {{ expression: '\"dev\" in ext_authz.metadata[\"roles\"] && ext_authz.metadata[\"org.id\"] == \"acme\"' }} }}]"
+    );
+    let setup = Setup::to(&endpoint)
+        .route(filters)
+        .cluster_more(format!("auth: {{ endpoints: [\"{}\"], http_versions: [h2] }}", service.address));
+    let red = "access_logs: [{ path: \"DIR/red.json\", format: json, when: { expression: 'ext_authz.metadata.team == \"red\"' } }, ";
+    let product = Product::start_in(product::folder(), &setup.text().replace("access_logs: [", red), 2);
+    let mut peer = product.connect();
+    assert_eq!(ask(&mut peer, "told").text(), "red 7 0.5 acme .");
+    assert_eq!(ask(&mut peer, "bare").text(), "", "nothing is left from the request before");
+    assert_eq!(ask(&mut peer, "told-no").status(), 403);
+    assert_eq!(ask(&mut peer, "deep").status(), 403, "more levels than are read");
+    product.expect_metric("equipoise_filter_events_total", &["filter=\"ext_authz\"", "event=\"failed\""], 1.0);
+    until("the log has both that the service has told of", || {
+        let text = std::fs::read_to_string(product.folder().join("red.json")).unwrap_or_default();
+        (text.lines().count() == 2).then_some(())
+    });
 }

@@ -376,3 +376,25 @@ fn a_root_that_is_not_there_is_said_and_comes_with_its_files() {
     symlink(Path::new("next"), &www).expect("a link");
     assert_eq!(product.get("/a").text(), "next");
 }
+
+#[test]
+fn pipes_and_sockets_in_the_root_hold_nobody_up() {
+    let site = site(serving("").listener_more(CLEAR), 1);
+    write(&site.product, "a.txt", b"a file");
+    let root = site.product.folder().join("www");
+    sys::pipe_at(&root.join("pipe"));
+    let _socket = std::os::unix::net::UnixListener::bind(root.join("socket")).expect("a socket");
+    symlink("pipe", root.join("link")).expect("a link");
+    sys::pipe_at(&root.join("a.txt.gz"));
+    let clear = site.product.address("clear");
+    let (mut first, mut second, mut third) = (Peer::connect(clear), Client::connect(clear), site.connect());
+    // More than there are threads that read files.
+    for _ in 0..8 {
+        for path in ["/pipe", "/socket", "/link", "/pipe/"] {
+            assert_eq!(first.get(path).status(), 404, "{path}");
+            assert_eq!(second.get(path).status, 404, "{path}");
+            assert_eq!(third.get(path).status, 404, "{path}");
+        }
+        assert_eq!(first.get("/a.txt").text(), "a file");
+    }
+}

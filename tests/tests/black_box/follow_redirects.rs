@@ -178,3 +178,59 @@ fn an_endpoint_that_fails_after_a_redirect_is_retried_or_answered_for() {
     // What follows on the connection is the next request.
     assert_eq!(peer.get("/plain").text(), "GET /plain ");
 }
+
+#[test]
+fn each_part_of_a_request_that_is_followed_has_its_own_copies_and_retries() {
+    let files = [Origin::mortal(None, "away"), Origin::saying("there")];
+    files[0].kill();
+    let (origin, shadow) = (redirecting(), Origin::saying("a copy"));
+    let clusters = format!(
+        "files: {{ endpoints: [\"{}\", \"{}\"], retry: {{}} }}\n  shadow: {{ endpoints: [\"{}\"] }}",
+        files[0].address(),
+        files[1].address(),
+        shadow.address()
+    );
+    let product = Setup::to(&origin)
+        .route("filters: [{ mirror: { cluster: shadow } }, { follow_redirects: {} }]")
+        .route_before("{ name: files, match: { path: { prefix: /files } }, cluster: files, filters: [{ mirror: { cluster: shadow, set_headers: { x-part: files } } }] }")
+        .cluster_more(clusters)
+        .start();
+    let mut peer = product.connect();
+    for _ in 0..4 {
+        assert_eq!(peer.get("/302/files/a").text(), "there");
+    }
+    eventually("both parts of all are copied", || shadow.requests().len() == 8);
+    let copies = shadow.requests();
+    let of = |target: &str| copies.iter().filter(|copy| copy.target() == target).count();
+    assert_eq!((of("/302/files/a"), of("/files/a")), (4, 4));
+    assert!(copies.iter().all(|copy| copy.field("x-part").is_some() == (copy.target() == "/files/a")));
+    let labels = ["filter=\"follow_redirects\"", "event=\"followed\""];
+    product.expect_metric("equipoise_filter_events_total", &labels, 4.0);
+}
+
+#[test]
+fn a_request_that_is_followed_is_hedged_on_its_last_route() {
+    let silent = Origin::start(|mut visit| {
+        if visit.request().is_some() {
+            let _ = visit.peer.fill();
+        }
+    });
+    let (origin, quick) = (redirecting(), Origin::saying("quick"));
+    let product = Setup::to(&origin)
+        .route("filters: [{ follow_redirects: {} }]")
+        .route_before("{ name: files, match: { path: { prefix: /files } }, cluster: files }")
+        .cluster_more(format!(
+            "files: {{ endpoints: [\"{}\", \"{}\"], hedge: {{ after: 300ms, budget: 100% }} }}",
+            silent.address(),
+            quick.address()
+        ))
+        .workers(1)
+        .start();
+    let mut peer = product.connect();
+    for _ in 0..4 {
+        assert_eq!(peer.get("/302/files/a").text(), "quick");
+    }
+    assert!(!silent.requests().is_empty(), "some were sent there first");
+    let labels = ["cluster=\"files\"", "result=\"won\""];
+    product.expect_metric_at_least("equipoise_cluster_hedges_total", &labels, 1.0);
+}

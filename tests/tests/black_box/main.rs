@@ -83,6 +83,7 @@ mod maps;
 mod matrix;
 mod messages;
 mod mirror;
+mod nested_routes;
 mod oidc;
 mod packaging;
 mod peers;

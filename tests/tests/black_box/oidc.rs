@@ -10,7 +10,7 @@ use super::harness::net::free;
 use super::harness::origin::ok;
 use super::harness::peer::Message;
 use super::harness::tokens::{Signer, jwks, now};
-use super::harness::{Origin, Product, Setup, http3, product, until};
+use super::harness::{Origin, Peer, Product, Setup, http3, product, until};
 use super::http3::speaking;
 
 const KEYS: &str = "0123456789abcdef0123456789abcdef";
@@ -66,7 +66,7 @@ impl Provider {
 fn document(issuer: &str) -> Value {
     json!({
         "issuer": issuer, "authorization_endpoint": format!("{issuer}/auth"), "token_endpoint": format!("{issuer}/token"),
-        "jwks_uri": format!("{issuer}/keys"), "end_session_endpoint": format!("{issuer}/end"),
+        "jwks_uri": format!("{issuer}/keys"), "userinfo_endpoint": format!("{issuer}/me"), "end_session_endpoint": format!("{issuer}/end"),
     })
 }
 
@@ -297,4 +297,139 @@ fn a_real_dex_logs_a_user_in_and_refuses_a_code_that_comes_twice() {
     assert_eq!(ask(&product, callback, &cookie).status(), 403, "the code was used");
     let product = start(&site, &dex.issuer, more);
     assert_eq!(ask(&product, "/", &session).text(), "kilgore@kilgore.trout|", "another instance with the same keys");
+}
+
+/// Logs in at a Dex as a browser does. Returns the field with the cookies of the session.
+fn log_in_at(dex: &Dex, product: &Product) -> String {
+    let begun = ask(product, "/", HTML);
+    let back = dex.follow(begun.field("location").expect("a location"));
+    let callback = back.strip_prefix("http://shop.example").expect("our callback");
+    let answer = ask(product, callback, &format!("Cookie: {}\r\n", kept(&begun)));
+    assert_eq!(answer.status(), 302, "{}", answer.text());
+    format!("Cookie: {}\r\n", kept(&answer))
+}
+
+#[test]
+fn claims_of_the_userinfo_endpoint_of_a_real_dex_reach_the_endpoint_after_login_and_refresh() {
+    let site = Origin::answering(|request| {
+        ok(&format!("{}|{}", request.all("x-user").join("+"), request.all("x-team").join("+")))
+    });
+    let dex = Dex::start("http://shop.example/oauth2/callback");
+    let public = "paths: { public_url: \"http://shop.example\" }, scopes: [openid, profile, email, offline_access]";
+    let straight = start(&site, &dex.issuer, &format!(", {public}, userinfo: {{}}"));
+    assert_eq!(ask(&straight, "/", &log_in_at(&dex, &straight)).text(), "kilgore@kilgore.trout|");
+    // Dex says nothing there that its ID token does not: a server before it adds a claim. Another has the session refreshed at once.
+    let address = dex.issuer.trim_start_matches("http://").trim_end_matches("/dex");
+    let info = before(address, |said| {
+        said["team"] = json!("red");
+        said["email"] = json!("eve@evil");
+    });
+    let login = before(address, |said| said["expires_in"] = json!(1));
+    let more = format!(", {public}, userinfo: {{ cluster: info }}");
+    let route = settings(&dex.issuer, &more).replace("x-user: email", "x-user: email, x-team: team");
+    let clusters = clusters(&login, &info);
+    let product = Product::start_in(folder(), &Setup::to(&site).route(route).cluster_more(clusters).text(), 2);
+    let session = log_in_at(&dex, &product);
+    until("the session is refreshed", || {
+        assert_eq!(ask(&product, "/", &session).text(), "kilgore@kilgore.trout|red");
+        (info.requests().len() == 2).then_some(())
+    });
+    assert!(info.requests().iter().all(|request| request.target() == "/dex/userinfo"));
+    assert!(login.requests()[1].text().starts_with("grant_type=refresh_token&"));
+    product.expect_metric("equipoise_filter_events_total", &["filter=\"oidc\"", "event=\"refreshed\""], 1.0);
+}
+
+fn clusters(login: &Origin, info: &Origin) -> String {
+    format!("login: {{ endpoints: [\"{}\"] }}\n  info: {{ endpoints: [\"{}\"] }}", login.address(), info.address())
+}
+
+/// A server before another, which changes the JSON that it answers.
+fn before(address: &str, change: impl Fn(&mut Value) + Send + Sync + 'static) -> Origin {
+    let address: std::net::SocketAddr = address.parse().expect("an address");
+    Origin::answering(move |request| {
+        let (method, target, body) = (request.method(), request.target(), request.text());
+        let fields: String = ["authorization", "content-type"]
+            .iter()
+            .filter_map(|name| Some(format!("{name}: {}\r\n", request.field(name)?)))
+            .collect();
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: {address}\r\n{fields}");
+        let said = Peer::connect(address).ask(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()));
+        assert_eq!(said.status(), 200, "{}", said.text());
+        let mut said = serde_json::from_str(&said.text()).expect("JSON");
+        change(&mut said);
+        ok(&said.to_string())
+    })
+}
+
+#[test]
+fn a_userinfo_endpoint_that_misbehaves_lets_no_one_in() {
+    let (provider, site) = (Provider::start(), endpoint());
+    let does = Arc::new(Mutex::new(Vec::new()));
+    let doing = Arc::clone(&does);
+    let info = Origin::answering(move |_| doing.lock().expect("what it does").clone());
+    let issuer = provider.issuer();
+    let login = issuer.trim_start_matches("http://");
+    let clusters = format!("login: {{ endpoints: [\"{login}\"] }}\n  info: {{ endpoints: [\"{}\"] }}", info.address());
+    let route = settings(&issuer, ", timeout: 500ms, userinfo: { cluster: info }");
+    let product = Product::start_in(folder(), &Setup::to(&site).route(route).cluster_more(clusters).text(), 2);
+    let large = format!("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{}", "x".repeat(1_000_000)).into_bytes();
+    let jwt = b"HTTP/1.1 200 OK\r\nContent-Type: application/jwt\r\nContent-Length: 5\r\n\r\na.b.c".to_vec();
+    for (what, answer, status) in [
+        ("another user", ok("{\"sub\":\"2\"}"), 403),
+        ("no user", ok("{}"), 403),
+        ("no JSON", ok("<html>"), 503),
+        ("1 MB", large, 503),
+        ("a token that none has signed", jwt, 403),
+        ("garbage", b"\x00\x01\r\n\r\n".to_vec(), 503),
+        ("a refusal", b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n".to_vec(), 403),
+    ] {
+        *does.lock().expect("what it does") = answer;
+        let answer = log_in(&product, "/");
+        assert_eq!((answer.status(), kept(&answer)), (status, String::new()), "{what}: {}", answer.text());
+    }
+    assert!(site.requests().is_empty());
+    assert!(!product.stderr().contains("secret-access"));
+}
+
+#[test]
+fn a_logout_during_a_refresh_is_final() {
+    let site = endpoint();
+    let signer = Signer::new("k1");
+    let (asks, asked) = std::sync::mpsc::channel();
+    let (opens, opened) = std::sync::mpsc::channel::<()>();
+    let opened = Mutex::new(opened);
+    let provider = Origin::answering(move |request| {
+        let issuer = format!("http://{}", request.field("host").expect("a host"));
+        match request.target() {
+            "/.well-known/openid-configuration" => ok(&document(&issuer).to_string()),
+            "/keys" => ok(&jwks(&[&signer])),
+            _ => {
+                if request.text().starts_with("grant_type=refresh_token") {
+                    let _ = asks.send(());
+                    let _ = opened.lock().expect("the gate").recv();
+                }
+                let told = tokens(&signer, &issuer, request, json!({}));
+                let mut told: Value = serde_json::from_str(&told).expect("JSON");
+                (told["expires_in"], told["refresh_token"]) = (json!(1), json!("again"));
+                ok(&told.to_string())
+            }
+        }
+    });
+    let product = start(&site, &format!("http://{}", provider.address()), ", timeout: 60s");
+    let cookie = format!("Cookie: {}\r\n", kept(&log_in(&product, "/")));
+    // The first request after the access token has expired has it refreshed; those before pass.
+    let late = std::thread::scope(|scope| {
+        let late = scope.spawn(|| {
+            until("the session is not refreshed", || {
+                let answer = ask(&product, "/", &cookie);
+                (answer.status() != 200).then_some(answer)
+            })
+        });
+        asked.recv().expect("a refresh");
+        assert_eq!(ask(&product, "/oauth2/logout", &cookie).status(), 302);
+        opens.send(()).expect("the gate");
+        late.join().expect("an answer")
+    });
+    assert_eq!((late.status(), kept(&late)), (401, String::new()), "its refresh does not bring the session back");
+    assert_eq!(ask(&product, "/", &cookie).status(), 401);
 }

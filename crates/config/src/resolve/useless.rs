@@ -81,6 +81,10 @@ impl Resolver<'_> {
     fn useless_in_route(&mut self, at: &str, route: &Route, clusters: &HashMap<&Name, &Cluster>) {
         let targets: Vec<&Cluster> =
             route.action.clusters().into_iter().filter_map(|name| clusters.get(name).copied()).collect();
+        if let Some(guard) = guard_behind_cache(&route.filters) {
+            let message = format!("`{guard}` stands behind `cache`: it does not protect stored responses");
+            self.warn_at_key(at, "filters", message, Some(format!("list `{guard}` before `cache`")));
+        }
         // What a route does that forwards nowhere is told elsewhere.
         if targets.is_empty() {
             return;
@@ -238,6 +242,27 @@ fn may_be_useless(cluster: &Cluster) -> bool {
         || cluster.endpoints.iter().any(|endpoint| endpoint.agent_port.is_some() || endpoint.queue_max.is_some())
 }
 
+/// Filters that let some requests pass and others not, by who sends them.
+const GUARDS: [&str; 11] = [
+    "address_list",
+    "api_key",
+    "basic_auth",
+    "client_certificate",
+    "deny",
+    "ext_authz",
+    "forward_auth",
+    "introspection",
+    "jwt",
+    "oidc",
+    "signed_url",
+];
+
+/// The first of those behind a cache, which answers without asking it.
+fn guard_behind_cache(filters: &[FilterUse]) -> Option<&str> {
+    let behind = filters.iter().skip_while(|filter| filter.name != "cache").skip(1);
+    behind.map(|filter| &*filter.name).find(|name| GUARDS.contains(name))
+}
+
 /// The filter whose token goes to a mirror as well, with the field that holds it.
 fn copied_token(filters: &[FilterUse]) -> Option<(&str, &str)> {
     let mirrors = || filters.iter().filter(|filter| filter.name == "mirror");
@@ -270,6 +295,22 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn a_guard_stands_behind_a_cache_if_it_is_listed_after_it() {
+        let of = |names: &[&str]| {
+            let of_name = |name: &&str| FilterUse {
+                name: (*name).to_owned(),
+                settings: json!({}),
+                when: None,
+                calls: Vec::new(),
+            };
+            names.iter().map(of_name).collect::<Vec<_>>()
+        };
+        assert_eq!(guard_behind_cache(&of(&["cache", "cors", "jwt", "oidc"])), Some("jwt"));
+        assert_eq!(guard_behind_cache(&of(&["jwt", "cache", "cors"])), None);
+        assert_eq!(guard_behind_cache(&of(&["jwt"])), None);
+    }
 
     #[test]
     fn a_token_is_copied_if_a_mirror_does_not_replace_its_field() {

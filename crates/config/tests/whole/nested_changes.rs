@@ -126,3 +126,20 @@ fn filters_of_a_listener_with_defaults_stay_when_something_else_is_changed() {
     let none = LOADER.load_changed(&after, &Changes::default()).unwrap();
     assert_eq!(filters(&none), wanted());
 }
+
+#[test]
+fn a_route_that_is_sent_without_nested_ones_keeps_those_that_it_has_and_an_empty_list_takes_them_out() {
+    let loaded = loaded();
+    let put = |text: &str| {
+        let changes = LOADER.replace_object(&loaded, &Changes::default(), ("routes", "shop"), Some(text)).unwrap();
+        LOADER.load_changed(&loaded, &changes).unwrap_or_else(|error| panic!("{error}\n{changes:?}"))
+    };
+    let names = |loaded: &Loaded| loaded.snapshot.routes.iter().map(|route| route.name.to_string()).collect::<Vec<_>>();
+    let kept = put("match: { path: { prefix: /shop } }\ncluster: a\ntimeout: 9s");
+    assert_eq!(names(&kept), ["carts", "shop.2", "shop", "last"]);
+    assert_eq!(names(&put("match: { path: { prefix: /shop } }\ncluster: a\nroutes: []")), ["shop", "last"]);
+    let other = put(
+        "match: { path: { prefix: /shop } }\ncluster: a\nroutes: [{ name: new, match: { path: { exact: /shop/new } } }]",
+    );
+    assert_eq!(names(&other), ["new", "shop", "last"]);
+}

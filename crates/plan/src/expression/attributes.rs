@@ -130,6 +130,7 @@ pub(super) enum Table {
     ResponseHeaders,
     ProxyTlvs,
     Claims,
+    Metadata,
 }
 
 const fn text(name: &'static str, fact: TextFact, since: Scope, doc: &'static str) -> Attribute {
@@ -328,6 +329,12 @@ pub const ATTRIBUTES: &[Attribute] = &[
         Scope::Request,
         "Claims of the token that a filter such as `jwt` has verified: `jwt.claims[\"sub\"]`; `\"admin\" in jwt.claims[\"roles\"]` looks into a list, and dots lead into objects.",
     ).named_with("claim", "A claim of the token that a filter such as `jwt` has verified; dots lead into objects (`realm_access.roles`)."),
+    table(
+        "ext_authz.metadata",
+        Table::Metadata,
+        Scope::Request,
+        "The `dynamic_metadata` of the authorization service that `ext_authz` has asked: `ext_authz.metadata[\"team\"]`, as `jwt.claims`.",
+    ).named_with("ext_authz", "The `dynamic_metadata` of the authorization service that `ext_authz` has asked; dots lead into objects."),
     text("listener.name", TextFact::Listener, Scope::Route, "Name of the listener.").named("listener"),
     number("request.redirects", NumberFact::Redirects, Scope::Response, "Redirects of endpoints that the filter `follow_redirects` has followed.").named("redirects"),
     number("response.code", NumberFact::Code, Scope::Response, "Status of the response; 0 if none was sent.").named_with("status", "Status of the response."),

@@ -189,7 +189,7 @@ pub(super) fn entry<'a>(
             raw => Ok(raw.map(Bytes::Borrowed)),
         },
         Entry::Cookie(_) | Entry::ProxyTlv(_) => Ok(single(entry, of).map(Bytes::Borrowed)),
-        Entry::Claim(name) => claim(name, of).map_or(Ok(None), |value| claim_text(value, scratch)),
+        Entry::Claim(_) | Entry::Metadata(_) => json(entry, of).map_or(Ok(None), |value| json_text(value, scratch)),
     }
 }
 
@@ -200,7 +200,7 @@ pub(super) fn has(entry: &Entry, of: &Subject<'_>) -> bool {
         Entry::ResponseHeader(name) => of.response.is_some_and(|head| head.fields.get(name).is_some()),
         Entry::Query(name) => raw_parameter(of, name).is_some(),
         Entry::Cookie(_) | Entry::ProxyTlv(_) => single(entry, of).is_some(),
-        Entry::Claim(name) => claim(name, of).is_some_and(|value| !value.is_null()),
+        Entry::Claim(_) | Entry::Metadata(_) => json(entry, of).is_some_and(|value| !value.is_null()),
     }
 }
 
@@ -218,10 +218,10 @@ pub(super) fn holds(entry: &Entry, of: &Subject<'_>, wanted: &[u8]) -> bool {
             .filter(|pair| !pair.is_empty())
             .map(query::split_at_equals)
             .any(|(key, value)| query::equals_decoded(key, name) && query::equals_decoded(value, wanted)),
-        Entry::Claim(name) => match claim(name, of) {
+        Entry::Claim(name) | Entry::Metadata(name) => match json(entry, of) {
             Some(Value::Array(items)) => items.iter().any(|item| is_text(item, wanted)),
             // RFC 8693 section 4.2.
-            Some(Value::String(words)) if matches!(&**name, "scope" | "scp") => {
+            Some(Value::String(words)) if matches!((entry, &**name), (Entry::Claim(_), "scope" | "scp")) => {
                 words.as_bytes().split(|byte| *byte == b' ').any(|word| word == wanted)
             }
             Some(value) => is_text(value, wanted),
@@ -243,14 +243,18 @@ pub(super) fn raw_parameter<'a>(of: &Subject<'a>, name: &[u8]) -> Option<&'a [u8
     query::parameter(query_of(of), name)
 }
 
-/// Returns a claim of the token that a filter has verified.
-fn claim<'a>(name: &str, of: &Subject<'a>) -> Option<&'a Value> {
-    of.notes?.claims()?.get(name)
+/// Returns a claim of the token that a filter has verified, or what an authorization service has said.
+fn json<'a>(entry: &Entry, of: &Subject<'a>) -> Option<&'a Value> {
+    match entry {
+        Entry::Claim(name) => of.notes?.claims()?.get(name),
+        Entry::Metadata(name) => of.notes?.metadata(name),
+        _ => None,
+    }
 }
 
 /// Returns a claim as text, as the variable `{claim:NAME}` writes it: items of a list are joined by commas, but for those that contain one.
 /// `None`: it has none.
-fn claim_text<'a>(value: &'a Value, scratch: &mut Scratch<'_>) -> Result<Option<Bytes<'a>>, Failed> {
+fn json_text<'a>(value: &'a Value, scratch: &mut Scratch<'_>) -> Result<Option<Bytes<'a>>, Failed> {
     match value {
         Value::String(text) => Ok(Some(Bytes::Borrowed(text.as_bytes()))),
         Value::Bool(_) | Value::Number(_) => scratch.write(|out| write_plain(value, out)).map(Some),
@@ -301,7 +305,9 @@ fn single<'a>(entry: &Entry, of: &Subject<'a>) -> Option<&'a [u8]> {
     match entry {
         Entry::Cookie(name) => of.request?.fields.all_known(Known::Cookie).find_map(|field| query::cookie(field, name)),
         Entry::ProxyTlv(name) => of.facts.sender?.tlvs.find(*name),
-        Entry::Claim(_) | Entry::RequestHeader(_) | Entry::ResponseHeader(_) | Entry::Query(_) => None,
+        Entry::Claim(_) | Entry::Metadata(_) | Entry::RequestHeader(_) | Entry::ResponseHeader(_) | Entry::Query(_) => {
+            None
+        }
     }
 }
 

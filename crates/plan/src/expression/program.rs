@@ -191,6 +191,8 @@ pub(super) enum Entry {
     Cookie(Box<[u8]>),
     ProxyTlv(TlvName),
     Claim(Box<str>),
+    /// What an authorization service has said.
+    Metadata(Box<str>),
 }
 
 impl Entry {
@@ -209,6 +211,7 @@ impl Entry {
             Table::Cookies => Self::Cookie(name.as_bytes().into()),
             Table::ProxyTlvs => Self::ProxyTlv(TlvName::parse(name)?),
             Table::Claims => Self::Claim(name.into()),
+            Table::Metadata => Self::Metadata(name.into()),
         })
     }
 }

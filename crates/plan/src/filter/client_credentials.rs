@@ -3,7 +3,6 @@
 mod held;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use model::filter::CLUSTER_FORMAT;
@@ -22,7 +21,7 @@ use super::token_endpoint::{Client, Tokens, joined_scopes, more_parameters};
 use super::variables::Stage;
 use super::{
     Apart, CalledCluster, Compiling, EventCounter, FilterEntry, Flow, Found, Need, Note, Reply, RequestStep,
-    ResponseSource, ResponseStep, ResponseView, Steps, TakeReply, Turn, trace,
+    ResponseSource, ResponseStep, ResponseView, Steps, Turn, trace,
 };
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<ClientCredentials>("client_credentials", DOC);
@@ -95,6 +94,7 @@ const OWN_PARAMETERS: [&str; 4] = ["grant_type", "scope", "client_id", "client_s
 /// The first wait for the fetch of another request; 3.15 s together. An exchange that has waited that long does not call itself: a
 /// provider that is slow must not get one call for each request.
 const WAIT: Duration = Duration::from_millis(50);
+const NO_TOKEN: &str = "there is no token for the endpoint";
 
 impl Settings for ClientCredentials {
     fn compile(self, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
@@ -180,13 +180,17 @@ impl ClientCredentialsStep {
             Standing::Fresh(token) => return self.pass(&token, head, turn),
             Standing::Ending(token) => Some(token),
             Standing::Absent => None,
-            Standing::Refused => return self.refuse(turn),
+            Standing::Refused => return self.refuse(NO_TOKEN, turn),
         };
-        match (self.flights.join_apart(&self.flight, self.part, turn), old) {
+        match (self.flights.join(&self.flight, self.part, turn), old) {
             (Part::Calls, old) => self.fetch(old.is_none(), turn),
-            (Part::Waits(_) | Part::HasWaited, Some(token)) => self.pass(&token, head, turn),
+            (_, Some(token)) => {
+                Flights::leave(self.part, turn);
+                self.pass(&token, head, turn)
+            }
             (Part::Waits(wait), None) => wait,
-            (Part::HasWaited, None) => self.refuse(turn),
+            (Part::HasWaited, None) => self.refuse(NO_TOKEN, turn),
+            (Part::Crowded, None) => self.refuse("too many requests wait for a token for the endpoint", turn),
         }
     }
 
@@ -194,10 +198,23 @@ impl ClientCredentialsStep {
         let form = self.form.iter().map(|(name, value)| (*name, value.as_bytes()));
         let more = self.parameters.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
         let call = self.endpoint.post_call(&form.chain(more).collect::<Vec<_>>());
-        let number = Flights::led(self.part, turn);
-        let taker =
-            Arc::new(Fetch { step: Arc::clone(self), number, begun: turn.now, is_over: AtomicBool::new(false) });
+        let step = Arc::clone(self);
+        let take = move |reply, times| step.take(reply, times);
+        let taker = self.flights.landing(&self.flight, self.part, turn, take);
         Flow::Need(Need::Apart(Box::new(Apart { call, taker, is_awaited })))
+    }
+
+    /// Takes the reply to a fetch.
+    fn take(&self, reply: Result<Box<Reply>, Fault>, (begun, now): (Instant, Instant)) {
+        let tokens = Tokens::read(reply).ok().and_then(|tokens| Some((tokens.access_token?, tokens.expires_in)));
+        let is_taken = match tokens {
+            Some((token, lasts)) => self.held.put(token, lasts, (begun, now)),
+            None => {
+                self.held.fail(now);
+                false
+            }
+        };
+        if is_taken { &self.fetched } else { &self.failed }.add_one();
     }
 
     fn pass(&self, token: &Token, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
@@ -210,45 +227,9 @@ impl ClientCredentialsStep {
     }
 
     #[cold]
-    fn refuse(&self, turn: &Turn<'_>) -> Flow {
+    fn refuse(&self, why: &str, turn: &Turn<'_>) -> Flow {
         turn.count(&self.unavailable);
-        Flow::refuse(503, "there is no token for the endpoint")
-    }
-}
-
-/// One fetch of a token, for all requests. It ends when its reply is taken, or when it is dropped without one.
-struct Fetch {
-    step: Arc<ClientCredentialsStep>,
-    /// That of its flight.
-    number: Option<u64>,
-    begun: Instant,
-    is_over: AtomicBool,
-}
-
-impl TakeReply for Fetch {
-    fn take(&self, reply: Result<Box<Reply>, Fault>, now: Instant) {
-        if self.is_over.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let step = &self.step;
-        let tokens = Tokens::read(reply).ok().and_then(|tokens| Some((tokens.access_token?, tokens.expires_in)));
-        let is_taken = match tokens {
-            Some((token, lasts)) => step.held.put(token, lasts, (self.begun, now)),
-            None => {
-                step.held.fail(now);
-                false
-            }
-        };
-        if is_taken { &step.fetched } else { &step.failed }.add_one();
-        if let Some(number) = self.number {
-            step.flights.remove(&step.flight, number);
-        }
-    }
-}
-
-impl Drop for Fetch {
-    fn drop(&mut self) {
-        self.take(Err(Fault::ClosedInWait), self.begun);
+        Flow::refuse(503, why)
     }
 }
 

@@ -20,6 +20,7 @@ use super::template::Template;
 use super::variables::Stage;
 use super::{Compiling, EventCounter, FilterEntry, Flow, Found, Need, RequestStep, ResponseStep, Steps, Turn};
 
+mod metadata;
 mod question;
 mod verdict;
 
@@ -46,7 +47,9 @@ such an answer is a failure. At most 64 fields of 32 KiB together may change. A 
 the same name. Fields that the service does not set in each answer belong into `trusted_headers`: the proxy removes the client's own
 once the service has seen them, also from trailers. Where `when` exempts requests, add `remove_request_header` for them.
 
-Calls are not in the access log. When the client disconnects, the call is cancelled. `dynamic_metadata` is ignored.
+Calls are not in the access log. When the client disconnects, the call is cancelled. The service's `dynamic_metadata` is
+`ext_authz.metadata["NAME"]` in expressions and `{ext_authz:NAME}` in texts, also for access logs. It has up to 1,024 values in 16 levels: one beyond is a
+failure, unless the service denies the request.
 `equipoise_filter_events_total` counts requests that the service has `refused`, and those for which it has `failed`, which pass with
 `on_failure: allow`.
 
@@ -169,11 +172,7 @@ impl RequestStep for ExtAuthzStep {
         match found {
             Found::Body(Ok(body)) => self.call(head, Some(body), turn),
             Found::Body(Err(_)) => Flow::refuse(413, "the request's body is too large to be authorized"),
-            Found::Call(Ok(reply)) => match Verdict::read(&reply.body) {
-                Ok(Verdict::Allowed(allowed)) => self.pass(*allowed, head, turn),
-                Ok(Verdict::Denied(response)) => self.refuse(response, turn),
-                Err(_) => self.fail(head, turn),
-            },
+            Found::Call(Ok(reply)) => self.answered(&reply.body, head, turn),
             Found::Call(Err(_)) | Found::Work(_) | Found::Now | Found::Store(_) | Found::File(_) => {
                 self.fail(head, turn)
             }
@@ -184,6 +183,22 @@ impl RequestStep for ExtAuthzStep {
 impl ExtAuthzStep {
     fn call(&self, head: &RequestHead, body: Option<&Arc<[u8]>>, turn: &mut Turn<'_>) -> Flow {
         Flow::Need(self.method.call(|message| self.question.write(message, head, body.map(|body| &**body), turn)))
+    }
+
+    fn answered(&self, message: &[u8], head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
+        let (verdict, metadata) = (Verdict::read(message), metadata::read(message));
+        let (verdict, metadata) = match (verdict, metadata) {
+            (Ok(verdict @ Verdict::Denied(_)), metadata) => (verdict, metadata.unwrap_or_default()),
+            (Ok(verdict), Ok(metadata)) => (verdict, metadata),
+            _ => return self.fail(head, turn),
+        };
+        if let Some(metadata) = metadata {
+            turn.notes.add_metadata(self.note, Box::new(metadata));
+        }
+        match verdict {
+            Verdict::Denied(response) => self.refuse(response, turn),
+            Verdict::Allowed(allowed) => self.pass(*allowed, head, turn),
+        }
     }
 
     fn pass(&self, allowed: Allowed, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {

@@ -65,17 +65,12 @@ impl FormEndpoint {
         Ok(Self { cluster, path, host, authorization, timeout })
     }
 
-    /// Returns the need for a call with these parameters.
-    pub(super) fn post(&self, pairs: &[(&str, &[u8])]) -> Need {
-        self.post_to(&self.path, None, pairs)
-    }
-
     /// Returns the call with these parameters.
     pub(super) fn post_call(&self, pairs: &[(&str, &[u8])]) -> Call {
         self.form_call(&self.path, None, pairs)
     }
 
-    /// The same with another path, and with this host where the settings name none.
+    /// Returns the need for a call with another path, and with this host where the settings name none.
     pub(super) fn post_to(&self, path: &str, host: Option<&str>, pairs: &[(&str, &[u8])]) -> Need {
         Need::Call(Box::new(self.form_call(path, host, pairs)))
     }
@@ -89,11 +84,22 @@ impl FormEndpoint {
         self.call(head, body, RESPONSE_BYTES_MAX)
     }
 
-    /// Returns the need for a document of at most so many bytes.
-    pub(super) fn get(&self, response_bytes_max: usize) -> Need {
+    /// Returns the call for a document of at most so many bytes.
+    pub(super) fn get_call(&self, response_bytes_max: usize) -> Call {
         let mut head = self.head("GET", &self.path, None);
         head.fields.set(&NAMES.accept, b"application/jwk-set+json, application/json");
-        Need::Call(Box::new(self.call(head, Vec::new(), response_bytes_max)))
+        self.call(head, Vec::new(), response_bytes_max)
+    }
+
+    /// Returns the need for what the holder of an access token may read there (RFC 6750 section 2.1).
+    pub(super) fn get_with(&self, token: &str, (path, host): (&str, &str)) -> Need {
+        let mut head = self.head("GET", path, Some(host));
+        head.fields.set(&NAMES.accept, b"application/json, application/jwt");
+        head.fields.set_with(&NAMES.authorization, |out| {
+            out.extend_from_slice(b"Bearer ");
+            out.extend_from_slice(token.as_bytes());
+        });
+        Need::Call(Box::new(self.call(head, Vec::new(), RESPONSE_BYTES_MAX)))
     }
 
     fn head(&self, method: &str, path: &str, host: Option<&str>) -> RequestHead {

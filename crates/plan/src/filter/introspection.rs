@@ -1,6 +1,6 @@
 //! `introspection`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use model::filter::CLUSTER_FORMAT;
@@ -16,8 +16,8 @@ use super::guarded::Guarded;
 use super::passing::{Passing, Verdict};
 use super::settings::{DurationText, FileText, Ordered, Settings};
 use super::single_flight::{Flights, Part};
-use super::token_cache::{Cache, digest_of};
-use super::{Compiling, EventCounter, FilterEntry, Flow, Found, Reply, RequestStep, Steps, Turn};
+use super::token_cache::{Cache, Digest, digest_of};
+use super::{Apart, Call, Compiling, EventCounter, FilterEntry, Flow, Found, Need, Reply, RequestStep, Steps, Turn};
 use crate::jose::{Claims, TOKEN_BYTES_MAX};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Introspection>("introspection", DOC);
@@ -111,11 +111,11 @@ impl Settings for Introspection {
         let authorization = authorization(&self.credentials_file).map_err(|why| Issue::at("credentials_file", why))?;
         let cluster = compiling.cluster(&self.cluster, "cluster");
         let path = ("path", self.path);
-        let call = FormEndpoint::compile(cluster, path, self.host, Some(authorization), self.timeout.0)?;
+        let endpoint = FormEndpoint::compile(cluster, path, self.host, Some(authorization), self.timeout.0)?;
         let passing = Passing::compile(self.claims, self.claim_headers, self.user_claim)?;
         let guarded = passing.names().cloned().map(Guarded::Name).collect();
-        let step = IntrospectionStep {
-            call,
+        let step = Arc::new(IntrospectionStep {
+            endpoint,
             cache_seconds: self.cache_time.0.as_secs(),
             passing,
             places: Places::compile(&self.from, "authorization")?,
@@ -128,7 +128,7 @@ impl Settings for Introspection {
             refused: compiling.counter("refused"),
             forbidden: compiling.counter("forbidden"),
             unavailable: compiling.counter("unavailable"),
-        };
+        });
         Ok(Steps { guarded, ..Steps::of_request(step) })
     }
 }
@@ -143,7 +143,7 @@ fn authorization(file: &FileText) -> Result<String, String> {
 }
 
 struct IntrospectionStep {
-    call: FormEndpoint,
+    endpoint: FormEndpoint,
     cache_seconds: u64,
     passing: Passing,
     places: Places,
@@ -160,10 +160,33 @@ struct IntrospectionStep {
     unavailable: EventCounter,
 }
 
+/// What has come of a call, once it has ended.
+type Asked = OnceLock<Result<Arc<Verdict>, Lack>>;
+
+const UNAVAILABLE: Lack = Lack::Unavailable("the authorization server is not available");
+
 impl IntrospectionStep {
+    fn call(&self, token: &[u8]) -> Call {
+        self.endpoint.post_call(&[("token", token), ("token_type_hint", b"access_token")])
+    }
+
+    /// Asks about a token for all requests that have it, also when this one ends.
+    fn ask_apart(self: &Arc<Self>, digest: &Digest, turn: &mut Turn<'_>) -> Flow {
+        let (step, token, began) = (Arc::clone(self), turn.scratch.clone(), turn.unix_seconds());
+        let asked = Arc::new(Asked::new());
+        turn.notes.keep(self.waited, Box::new(Arc::clone(&asked)));
+        let call = self.call(&token);
+        let taker = self.flights.landing(digest, self.waited, turn, move |reply, (begun, now)| {
+            let now = began.saturating_add(now.saturating_duration_since(begun).as_secs());
+            let judged = reply.map_err(|_| UNAVAILABLE).and_then(|reply| step.judge(&reply, &token, now));
+            // It is taken once.
+            let _ = asked.set(judged);
+        });
+        Flow::Need(Need::Apart(Box::new(Apart { call, taker, is_awaited: true })))
+    }
+
     /// Judges an answer; `Err` is what the client gets.
     fn judge(&self, reply: &Reply, token: &[u8], now: u64) -> Result<Arc<Verdict>, Lack> {
-        const UNAVAILABLE: Lack = Lack::Unavailable("the authorization server is not available");
         if reply.head.status != 200 {
             return Err(UNAVAILABLE);
         }
@@ -202,7 +225,7 @@ impl IntrospectionStep {
     }
 }
 
-impl RequestStep for IntrospectionStep {
+impl RequestStep for Arc<IntrospectionStep> {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         let place = match self.places.read(head, turn.scratch, TOKEN_BYTES_MAX) {
             Carried::None if self.allows_missing => {
@@ -218,35 +241,42 @@ impl RequestStep for IntrospectionStep {
             return self.refuse(Lack::BadToken("the token is empty"), turn);
         }
         let digest = digest_of(turn.scratch);
-        match self.cache.get(&digest, 0, turn.unix_seconds()) {
-            Some(verdict) => self.pass((&verdict, place), head, turn),
-            None => {
-                // Without a cache there is nothing to wait for.
-                let is_shared = self.cache_seconds > 0;
-                if is_shared && let Part::Waits(wait) = self.flights.join(&digest, self.waited, turn) {
-                    return wait;
-                }
+        if let Some(verdict) = self.cache.get(&digest, 0, turn.unix_seconds()) {
+            Flights::leave(self.waited, turn);
+            return self.pass((&verdict, place), head, turn);
+        }
+        // Without a cache there is nothing to wait for.
+        if self.cache_seconds == 0 {
+            turn.count(&self.asked);
+            return Flow::Need(Need::Call(Box::new(self.call(turn.scratch))));
+        }
+        match self.flights.join(&digest, self.waited, turn) {
+            Part::Waits(wait) => wait,
+            Part::Crowded => {
+                self.refuse(Lack::Unavailable("too many requests wait for the authorization server"), turn)
+            }
+            Part::Calls | Part::HasWaited => {
                 turn.count(&self.asked);
-                let pairs = [("token", &turn.scratch[..]), ("token_type_hint", b"access_token")];
-                Flow::Need(self.call.post(&pairs))
+                self.ask_apart(&digest, turn)
             }
         }
     }
 
     fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
-        if let Found::Now = found {
+        let asked = turn.notes.take::<Arc<Asked>>(self.waited);
+        if asked.is_none() && matches!(found, Found::Now) {
             return self.apply(head, turn);
         }
         // The head is as it was when the call began.
         let Carried::One(place) = self.places.read(head, turn.scratch, TOKEN_BYTES_MAX) else {
             return self.refuse(Lack::BadRequest, turn);
         };
-        let judged = match found {
-            Found::Call(Ok(reply)) => self.judge(&reply, turn.scratch, turn.unix_seconds()),
-            _ => Err(Lack::Unavailable("the authorization server is not available")),
+        let judged = match (asked, found) {
+            (Some(asked), _) => asked.get().cloned(),
+            (None, Found::Call(Ok(reply))) => Some(self.judge(&reply, turn.scratch, turn.unix_seconds())),
+            _ => None,
         };
-        self.flights.end(&digest_of(turn.scratch), self.waited, turn);
-        match judged {
+        match judged.unwrap_or(Err(UNAVAILABLE)) {
             Ok(verdict) => self.pass((&verdict, place), head, turn),
             Err(lack) => self.refuse(lack, turn),
         }

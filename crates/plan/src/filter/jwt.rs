@@ -156,7 +156,7 @@ impl Settings for Jwt {
                 let issue = Issue::at("keys", "there is already a `keys_file` or a `keys_url`");
                 return Err(issue.suggest("leave one of them out"));
             }
-            (Some(call), _) => TokenKeys::Called(Box::new(call.compile(self.keys_fetch.for_cluster()?, compiling)?)),
+            (Some(call), _) => TokenKeys::Called(Arc::new(call.compile(self.keys_fetch.for_cluster()?, compiling)?)),
             (None, Some(decryption)) if decryption.allows_unsigned && !has_keys => TokenKeys::Fixed(Arc::default()),
             (None, _) => TokenKeys::compile(self.keys_file, self.keys_url, self.keys_fetch, compiling)?,
         };

@@ -1,5 +1,6 @@
 //! What filters leave for later steps of the same exchange, and for its access log.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -99,6 +100,10 @@ struct Statuses {
 enum Left {
     Changes(Arc<FieldChanges>),
     Cached(Box<Cached>),
+    /// What a step goes on with once it has what it needs.
+    Kept(Box<dyn Any + Send>),
+    /// What an authorization service says beside its verdict.
+    Metadata(Box<Claims>),
 }
 
 /// The notes of one exchange. They belong to a head in the pool of its worker, so that a worker that is warm allocates nothing.
@@ -252,7 +257,7 @@ impl Notes {
     pub fn take_refresh(&mut self) -> Option<Refresh> {
         self.left.iter_mut().find_map(|(_, what)| match what {
             Left::Cached(cached) => cached.refresh.take(),
-            Left::Changes(_) => None,
+            Left::Changes(_) | Left::Kept(_) | Left::Metadata(_) => None,
         })
     }
 
@@ -281,7 +286,7 @@ impl Notes {
     fn fetches(&mut self) -> impl Iterator<Item = &mut Fetch> {
         self.left.iter_mut().filter_map(|(_, what)| match what {
             Left::Cached(cached) => cached.fetch.as_mut(),
-            Left::Changes(_) => None,
+            Left::Changes(_) | Left::Kept(_) | Left::Metadata(_) => None,
         })
     }
 
@@ -301,6 +306,35 @@ impl Notes {
     /// Leaves changes of the response under this number, which [`super::Compiling::note`] gave.
     pub(super) fn leave(&mut self, number: usize, changes: Arc<FieldChanges>) {
         self.left.push((number, Left::Changes(changes)));
+    }
+
+    /// Keeps what a step goes on with under this number, until [`Self::take`].
+    pub(super) fn keep(&mut self, number: usize, what: Box<dyn Any + Send>) {
+        self.left.push((number, Left::Kept(what)));
+    }
+
+    /// Takes what [`Self::keep`] has kept under this number.
+    pub(super) fn take<T: Any>(&mut self, number: usize) -> Option<Box<T>> {
+        let is_it =
+            |(left, what): &(usize, Left)| *left == number && matches!(what, Left::Kept(kept) if kept.is::<T>());
+        let place = self.left.iter().position(is_it)?;
+        match self.left.remove(place).1 {
+            Left::Kept(kept) => kept.downcast().ok(),
+            Left::Changes(_) | Left::Cached(_) | Left::Metadata(_) => None,
+        }
+    }
+
+    /// Notes what an authorization service says beside its verdict.
+    pub(super) fn add_metadata(&mut self, number: usize, metadata: Box<Claims>) {
+        self.left.push((number, Left::Metadata(metadata)));
+    }
+
+    /// Returns what an authorization service has said under this name; of several filters the last that has it counts.
+    pub fn metadata(&self, name: &str) -> Option<&serde_json::Value> {
+        self.left.iter().rev().find_map(|(_, what)| match what {
+            Left::Metadata(metadata) => metadata.get(name),
+            _ => None,
+        })
     }
 
     /// Returns the changes that were left last under this number.

@@ -8,6 +8,7 @@ mod seal;
 mod session;
 mod step;
 mod tokens;
+mod userinfo;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::jose::Rules;
 use provider::Provider;
 use refreshes::Refreshes;
 use session::Cookies;
+use userinfo::{UserInfo, UserInfoSettings};
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Oidc>("oidc", DOC);
 
@@ -58,6 +60,11 @@ A copied cookie stays usable until the session ends: no instance keeps a list of
 
 `session.keys_file` has one secret of at least 32 bytes on each line: the first seals, and all open. To rotate, put a new one on top.
 Instead of files, `client.secret` and `session.keys` take secrets from the environment: `session: { keys: "${SESSION_KEYS}" }`.
+
+With `userinfo: {}`, the proxy asks the provider's userinfo endpoint after each login and refresh, and adds the claims that the ID token does not
+have. Its `sub` must be that of the ID token, or the login is refused. A signed answer (`application/jwt`) is verified as the ID token is, and an
+encrypted one is refused. While the endpoint is not available, logins get 503, and refreshed sessions keep the claims that they had. The claims are in
+the cookie: `userinfo: { claims: [groups] }` keeps it small.
 
 `claims`, `claim_headers` and `user_claim` are those of `jwt`. `equipoise_filter_events_total` counts `redirected`, `logged_in`, `refreshed`, `logged_out`, `refused`,
 `forbidden` and `unavailable`, and `keys_fetched` and `keys_failed`.
@@ -98,6 +105,8 @@ struct Oidc {
     scopes: Option<Vec<String>>,
     /// Further parameters of the login, such as `prompt` or `acr_values`.
     parameters: Option<Ordered<String>>,
+    /// Add claims of the provider's userinfo endpoint to those of the ID token. By default it is not asked.
+    userinfo: Option<UserInfoSettings>,
     /// What requests without a session get: `auto` (by default), `redirect` or `refuse`.
     #[serde(default)]
     without_session: WithoutSession,
@@ -129,6 +138,8 @@ struct Endpoints {
     token_url: String,
     /// Where the provider ends its own session.
     end_session_url: Option<String>,
+    /// Where the provider says more about a user; needed by `userinfo`.
+    userinfo_url: Option<String>,
     /// The URL of its keys.
     keys_url: Option<String>,
     /// A file with its keys.
@@ -242,6 +253,7 @@ struct Counters {
 struct OidcStep {
     issuer: String,
     provider: Provider,
+    userinfo: Option<UserInfo>,
     rules: Rules,
     passing: Passing,
     cookies: Cookies,
@@ -250,6 +262,7 @@ struct OidcStep {
     left: usize,
     paths: PathSettings,
     without_session: WithoutSession,
+    /// How long a refresh takes at most.
     timeout: Duration,
     refreshes_sessions: bool,
     passes_access_token: bool,

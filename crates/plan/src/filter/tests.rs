@@ -247,6 +247,8 @@ fn every_variable_is_written() {
     let mut notes = Notes::default();
     let claims = json!({ "sub": "ann", "groups": ["a", "b"], "realm": { "role": "clerk" } });
     notes.set_claims(Claims::from_json(claims.to_string().as_bytes()).unwrap().into());
+    let told = Claims::from_json(br#"{"team":"red","org":{"id":7}}"#).unwrap();
+    notes.add_metadata(0, Box::new(told));
     notes.set_user(b"ann");
     notes.raise_limit(LimitStatus::Delayed);
     (0..2).for_each(|_| notes.count_redirect());
@@ -264,6 +266,7 @@ fn every_variable_is_written() {
         ("{tls_server_name} {tls_client_subject} {user}", "shop.example.com CN=ann ann"),
         ("{tls_client_issuer} {tls_client_dns} {tls_client_uri}.", "CN=us a.example spiffe://a.example/b."),
         ("{claim:sub} {claim:groups} {claim:realm.role} {claim:none}.", "ann a,b clerk ."),
+        ("{ext_authz:team} {ext_authz:org.id} {ext_authz:none}.", "red 7 ."),
         ("{request_header:ACCEPT} {request_header:cookie}", "x, y k=1; k2=a=b; k3=3;k=9"),
         ("{query_param:a} {query_param:b c} {query_param:flag}.", "1 %0d2 ."),
         ("{cookie:k} {cookie:k2} {cookie:k3} {cookie:K}.", "1 a=b 3 ."),
@@ -308,7 +311,7 @@ fn a_broken_query_or_cookie_is_just_absent() {
 fn a_mistake_in_a_template_names_the_mend() {
     let of = |value: &str| issue("set_request_header", json!({ "x-a": value }));
     assert_eq!(of("{client_iq}"), "x-a: there is no variable `{client_iq}` (did you mean `client_ip`?)");
-    assert!(of("{nonsense}").contains("(there are 31, such as `"), "{}", of("{nonsense}"));
+    assert!(of("{nonsense}").contains("(there are 32, such as `"), "{}", of("{nonsense}"));
     assert!(!of("{nonsense}").contains("endpoint"), "a request step has no endpoint to name");
     assert!(of("{status}").starts_with("x-a: `{status}` has no value before there is a response"));
     assert!(of("{host:x}").ends_with("takes no argument (write {host})"));

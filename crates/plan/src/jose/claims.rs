@@ -28,6 +28,11 @@ impl Claims {
         }
     }
 
+    /// Returns these claims.
+    pub(crate) fn new(members: Map<String, Value>) -> Self {
+        Self(members)
+    }
+
     /// Returns a claim: the one of this name, or else the one that the dots in the name lead to, as in `realm_access.roles`.
     pub fn get(&self, name: &str) -> Option<&Value> {
         if let Some(value) = self.0.get(name) {
@@ -36,6 +41,18 @@ impl Claims {
         let mut parts = name.split('.');
         let first = self.0.get(parts.next()?)?;
         parts.try_fold(first, |value, part| value.as_object()?.get(part))
+    }
+
+    /// Returns the claims that `other` does not have.
+    pub(crate) fn beyond(self, other: &Self) -> Map<String, Value> {
+        self.0.into_iter().filter(|(name, _)| !other.0.contains_key(name)).collect()
+    }
+
+    /// Adds claims; those that are there already stay as they are.
+    pub(crate) fn add(&mut self, more: &Map<String, Value>) {
+        for (name, value) in more {
+            self.0.entry(name.as_str()).or_insert_with(|| value.clone());
+        }
     }
 
     /// Returns a claim as text, see [`text`].

@@ -19,6 +19,8 @@ pub struct Metadata {
     pub keys_url: String,
     /// Where it ends its own session, if it has such a place.
     pub end_session_url: Option<String>,
+    /// Where it says more about users, if it has such a place.
+    pub userinfo_url: Option<String>,
 }
 
 impl Metadata {
@@ -47,6 +49,7 @@ impl Metadata {
             token_url: needed("token_endpoint")?,
             keys_url: needed("jwks_uri")?,
             end_session_url: url("end_session_endpoint")?,
+            userinfo_url: url("userinfo_endpoint")?,
         })
     }
 }
@@ -93,6 +96,7 @@ mod tests {
             (json!({ "authorization_endpoint": "https://a/auth\r\nset-cookie: a=b" }), "`authorization_endpoint`"),
             (json!({ "authorization_endpoint": "https://a b/auth" }), "`authorization_endpoint`"),
             (json!({ "end_session_endpoint": "//evil" }), "`end_session_endpoint`"),
+            (json!({ "userinfo_endpoint": "http://a/userinfo" }), "`userinfo_endpoint`"),
         ] {
             let told = Metadata::parse(&document(changes), "https://a/x").unwrap_err();
             assert!(told.contains(why), "{told}");

@@ -1,7 +1,7 @@
 //! The token of a filter, which all workers share.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// How long a token lasts whose provider does not say so, in seconds.
@@ -65,12 +65,12 @@ struct State {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Held(Mutex<State>);
+pub(super) struct Held(RwLock<State>);
 
 impl Held {
     /// Returns what there is.
     pub(super) fn look(&self, now: Instant) -> Standing {
-        let state = self.state();
+        let state = self.read();
         let is_paused = state.paused_until.is_some_and(|until| now < until);
         match state.token.as_ref().filter(|token| now < token.ends) {
             // While the provider gives none, the old one is as good as a fresh one.
@@ -117,7 +117,12 @@ impl Held {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Requests only read: they do not wait for one another.
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> RwLockWriteGuard<'_, State> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@ use model::{Fault, FieldName, RequestHead};
 use serde_json::{Value, json};
 
 use super::super::testing::{Beside, World, chain, issue, listed, request, response};
-use super::super::{Call, Chain, Flow, Found, Need, Reply};
+use super::super::{Apart, Call, Chain, Flow, Found, Need, Reply};
 
 const NOW: u64 = 2_000_000_000;
 
@@ -33,11 +33,21 @@ fn ask(
     let (mut head, mut place, mut beside) = (bearing(token), 0, Beside::new());
     beside.wall_clock = Box::new(move || Duration::from_secs(now));
     let mut flow = chain.on_request_from(&mut place, &mut head, &mut beside.turn(&facts));
-    let mut made = None;
-    if let Flow::Need(Need::Call(call)) = flow {
-        made = Some(*call);
-        flow = chain.resume(&mut place, Found::Call(reply()), &mut head, &mut beside.turn(&facts));
-    }
+    let made;
+    let found = match flow {
+        Flow::Need(Need::Call(call)) => {
+            made = Some(*call);
+            Found::Call(reply())
+        }
+        Flow::Need(Need::Apart(apart)) => {
+            assert!(apart.is_awaited);
+            apart.taker.take(reply(), beside.now);
+            made = Some(apart.call.clone());
+            Found::Now
+        }
+        end => return (end, None, listed(&head.fields)),
+    };
+    flow = chain.resume(&mut place, found, &mut head, &mut beside.turn(&facts));
     (flow, made, listed(&head.fields))
 }
 
@@ -84,6 +94,13 @@ fn an_active_token_passes_and_is_asked_about_once() {
     assert_eq!((flow, made.is_some()), (Flow::Continue, true));
 }
 
+fn apart(flow: Flow) -> Box<Apart> {
+    match flow {
+        Flow::Need(Need::Apart(apart)) => apart,
+        other => panic!("{other:?} is no call"),
+    }
+}
+
 #[test]
 fn requests_with_one_token_wait_for_the_call_of_the_first() {
     let chain = with(json!({}));
@@ -91,25 +108,25 @@ fn requests_with_one_token_wait_for_the_call_of_the_first() {
     let facts = world.facts();
     let (mut first, mut second) = (Beside::new(), Beside::new());
     let (mut head, mut other) = (bearing("t"), bearing("t"));
-    let asks = |flow: &Flow| matches!(flow, Flow::Need(Need::Call(_)));
-    assert!(asks(&chain.on_request(&mut head, &mut first.turn(&facts))));
+    let call = apart(chain.on_request(&mut head, &mut first.turn(&facts)));
     let flow = chain.on_request(&mut other, &mut second.turn(&facts));
     assert_eq!(flow, Flow::Need(Need::Until(second.now + Duration::from_millis(10))));
-    assert!(asks(&chain.on_request(&mut bearing("u"), &mut Beside::new().turn(&facts))), "another token");
-    let flow = chain.resume(&mut 0, Found::Call(active(json!({}))), &mut head, &mut first.turn(&facts));
+    apart(chain.on_request(&mut bearing("u"), &mut Beside::new().turn(&facts)));
+    call.taker.take(active(json!({})), first.now);
+    let flow = chain.resume(&mut 0, Found::Now, &mut head, &mut first.turn(&facts));
     assert_eq!(flow, Flow::Continue);
     let flow = chain.resume(&mut 0, Found::Now, &mut other, &mut second.turn(&facts));
     assert_eq!((flow, listed(&other.fields).contains("ann")), (Flow::Continue, true), "the answer of the first");
 }
 
 #[test]
-fn a_call_that_fails_or_whose_client_is_gone_holds_nobody_up() {
+fn a_call_goes_on_when_its_client_is_gone_and_one_that_fails_holds_nobody_up() {
     let chain = with(json!({}));
     let world = World::new();
     let facts = world.facts();
-    let asks = |flow: &Flow| matches!(flow, Flow::Need(Need::Call(_)));
     let mut gone = Beside::new();
-    assert!(asks(&chain.on_request(&mut bearing("t"), &mut gone.turn(&facts))));
+    let call = apart(chain.on_request(&mut bearing("t"), &mut gone.turn(&facts)));
+    gone.notes.clear();
     let mut patient = Beside::new();
     let mut head = bearing("t");
     let mut flow = chain.on_request(&mut head, &mut patient.turn(&facts));
@@ -117,18 +134,23 @@ fn a_call_that_fails_or_whose_client_is_gone_holds_nobody_up() {
         assert!(matches!(flow, Flow::Need(Need::Until(_))), "{flow:?}");
         flow = chain.resume(&mut 0, Found::Now, &mut head, &mut patient.turn(&facts));
     }
-    assert!(asks(&flow), "it has waited long enough");
-    gone.notes.clear();
-    let (mut failing, mut head) = (Beside::new(), bearing("t"));
-    assert!(asks(&chain.on_request(&mut head, &mut failing.turn(&facts))));
-    let failed = Err(Fault::BadResponseBody);
-    let flow = chain.resume(&mut 0, Found::Call(failed), &mut head, &mut failing.turn(&facts));
+    drop(apart(flow));
+    let flow = chain.resume(&mut 0, Found::Now, &mut head, &mut patient.turn(&facts));
+    assert_eq!(status(&flow), 503, "it has waited long enough, and its own call was dropped");
+    call.taker.take(active(json!({})), gone.now);
+    let flow = chain.on_request(&mut bearing("t"), &mut Beside::new().turn(&facts));
+    assert_eq!(flow, Flow::Continue, "the answer to a client that is gone");
+    let (mut failing, mut head) = (Beside::new(), bearing("u"));
+    let call = apart(chain.on_request(&mut head, &mut failing.turn(&facts)));
+    call.taker.take(Err(Fault::BadResponseBody), failing.now);
+    let flow = chain.resume(&mut 0, Found::Now, &mut head, &mut failing.turn(&facts));
     assert_eq!(status(&flow), 503);
-    assert!(asks(&chain.on_request(&mut bearing("t"), &mut Beside::new().turn(&facts))));
+    apart(chain.on_request(&mut bearing("u"), &mut Beside::new().turn(&facts)));
     let uncached = with(json!({ "cache_time": "1ms" }));
-    let (mut one, mut two) = (Beside::new(), Beside::new());
-    assert!(asks(&uncached.on_request(&mut bearing("t"), &mut one.turn(&facts))));
-    assert!(asks(&uncached.on_request(&mut bearing("t"), &mut two.turn(&facts))), "without a cache");
+    for _ in 0..2 {
+        let flow = uncached.on_request(&mut bearing("t"), &mut Beside::new().turn(&facts));
+        assert!(matches!(flow, Flow::Need(Need::Call(_))), "without a cache");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Keys that requests fetch through a cluster.
 //!
 //! The first request that needs keys fetches them, and so does one when the interval is over, or when a key is unknown and no fetch began in
-//! the last seconds. One request fetches at a time.
+//! the last seconds. One request fetches at a time; the fetch goes on when its client disconnects.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::filter::form_call::FormEndpoint;
 use crate::filter::single_flight::{Flights, Part};
 use crate::filter::token_cache::{Digest, digest_of};
-use crate::filter::{Compiling, EventCounter, Flow, Reply, Turn};
+use crate::filter::{Apart, Compiling, EventCounter, Flow, Need, Reply, Turn};
 use crate::jose::{KeySet, Trust};
 
 /// After a fetch, unknown keys begin no other for so long: tokens of strangers must not make a flood of calls.
@@ -110,33 +110,40 @@ impl CalledKeys {
 
     /// Returns a fetch for this exchange to do, if the keys are old and no other exchange fetches them. Until it has ended, all others use the
     /// old ones.
-    pub(super) fn renew(&self, turn: &mut Turn<'_>) -> Option<Flow> {
+    pub(super) fn renew(self: &Arc<Self>, turn: &mut Turn<'_>) -> Option<Flow> {
         let is_old = self.times().fetched.is_some_and(|(at, _)| turn.now >= at + self.interval);
         if !is_old || turn.is_rehearsal || !self.may_fetch(turn.now) {
             return None;
         }
-        self.fetch(turn).filter(|flow| matches!(flow, Flow::Need(super::super::Need::Call(_))))
+        let fetch = self.fetch(turn).filter(|flow| matches!(flow, Flow::Need(Need::Apart(_))));
+        if fetch.is_none() {
+            Flights::leave(self.part, turn);
+        }
+        fetch
     }
 
     /// Returns what to do when keys or a key are missing: fetch them, or wait for the fetch of another exchange. Returns `None` if neither helps.
-    pub(super) fn seek(&self, turn: &mut Turn<'_>) -> Option<Flow> {
+    pub(super) fn seek(self: &Arc<Self>, turn: &mut Turn<'_>) -> Option<Flow> {
         if turn.is_rehearsal { None } else { self.fetch(turn) }
     }
 
-    fn fetch(&self, turn: &mut Turn<'_>) -> Option<Flow> {
+    fn fetch(self: &Arc<Self>, turn: &mut Turn<'_>) -> Option<Flow> {
         let is_allowed = self.may_fetch(turn.now);
         if !is_allowed && !self.flights.is_under_way(&self.flight) {
             return None;
         }
         match self.flights.join(&self.flight, self.part, turn) {
             Part::Waits(wait) => Some(wait),
-            Part::HasWaited => None,
+            Part::HasWaited | Part::Crowded => None,
             Part::Calls => {
                 if self.version() != 0 {
                     // Also if the exchange is cancelled: who disconnects early must not make more calls.
                     self.times().tried = Some(turn.now);
                 }
-                Some(Flow::Need(self.endpoint.get(KEYS_BYTES_MAX)))
+                let (call, keys) = (self.endpoint.get_call(KEYS_BYTES_MAX), Arc::clone(self));
+                let take = move |reply, (_, now)| keys.take(reply, now);
+                let taker = self.flights.landing(&self.flight, self.part, turn, take);
+                Some(Flow::Need(Need::Apart(Box::new(Apart { call, taker, is_awaited: true }))))
             }
         }
     }
@@ -147,11 +154,10 @@ impl CalledKeys {
     }
 
     /// Takes the answer. The keys before stay if there are none in it.
-    pub(super) fn take(&self, reply: Result<Box<Reply>, Fault>, turn: &Turn<'_>) {
-        let is_taken = reply.is_ok_and(|reply| reply.head.status == 200 && self.set(&reply.body, turn.now));
-        self.times().tried = Some(turn.now);
-        turn.count(if is_taken { &self.fetched } else { &self.failed });
-        self.flights.end(&self.flight, self.part, turn);
+    fn take(&self, reply: Result<Box<Reply>, Fault>, now: Instant) {
+        let is_taken = reply.is_ok_and(|reply| reply.head.status == 200 && self.set(&reply.body, now));
+        self.times().tried = Some(now);
+        if is_taken { &self.fetched } else { &self.failed }.add_one();
     }
 
     fn set(&self, body: &[u8], now: Instant) -> bool {

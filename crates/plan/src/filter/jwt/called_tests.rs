@@ -6,7 +6,7 @@ use model::{Fault, RequestHead};
 use serde_json::{Value, json};
 
 use super::super::testing::{Beside, World, chain, issue, request, response};
-use super::super::{Chain, Flow, Found, Need, Reply};
+use super::super::{Apart, Chain, Flow, Found, Need, Reply};
 use crate::jose::testing::Signer;
 
 struct Route {
@@ -23,6 +23,13 @@ fn answer(status: u16, body: &str) -> Answer {
 fn token(signer: &Signer) -> RequestHead {
     let token = signer.sign(&json!({ "sub": "ann", "exp": 4_000_000_000_u64 }));
     request("GET", "/", &[("Authorization", &format!("Bearer {token}"))])
+}
+
+fn fetch(flow: Flow) -> Box<Apart> {
+    match flow {
+        Flow::Need(Need::Apart(apart)) => apart,
+        other => panic!("{other:?}"),
+    }
 }
 
 impl Route {
@@ -44,9 +51,10 @@ impl Route {
         let mut head = token(signer);
         let mut flow = self.chain.on_request(&mut head, &mut beside.turn(&facts));
         if let Some(reply) = reply {
-            let Flow::Need(Need::Call(call)) = flow else { panic!("{flow:?}") };
-            assert_eq!((call.head.path(), call.body.len()), (&b"/jwks"[..], 0));
-            flow = self.chain.resume(&mut 0, Found::Call(reply), &mut head, &mut beside.turn(&facts));
+            let fetch = fetch(flow);
+            assert_eq!((fetch.call.head.path(), fetch.call.body.len()), (&b"/jwks"[..], 0));
+            fetch.taker.take(reply, beside.now);
+            flow = self.chain.resume(&mut 0, Found::Now, &mut head, &mut beside.turn(&facts));
         }
         match flow {
             Flow::Continue => 200,
@@ -104,16 +112,17 @@ fn one_request_fetches_and_others_wait_or_go_on_with_the_old_keys() {
     let facts = world.facts();
     let (mut head, mut other) = (token(&signer), token(&signer));
     let (mut first, mut second) = (route.beside(0), route.beside(0));
-    assert!(matches!(route.chain.on_request(&mut head, &mut first.turn(&facts)), Flow::Need(Need::Call(_))));
+    let begun = fetch(route.chain.on_request(&mut head, &mut first.turn(&facts)));
     assert!(matches!(route.chain.on_request(&mut other, &mut second.turn(&facts)), Flow::Need(Need::Until(_))));
-    let reply = Found::Call(answer(200, &signer.jwks()));
-    assert_eq!(route.chain.resume(&mut 0, reply, &mut head, &mut first.turn(&facts)), Flow::Continue);
+    // The exchange that fetches ends, and its fetch goes on.
+    drop(first);
+    begun.taker.take(answer(200, &signer.jwks()), route.begun);
     assert_eq!(route.chain.resume(&mut 0, Found::Now, &mut other, &mut second.turn(&facts)), Flow::Continue);
-    // The exchange that fetches the next ones is cancelled, and begins no other before the rest is over.
+    // The fetch of the next ones is dropped, and no other begins before the rest is over.
     let mut third = route.beside(60);
-    assert!(matches!(route.chain.on_request(&mut token(&signer), &mut third.turn(&facts)), Flow::Need(Need::Call(_))));
+    let dropped = fetch(route.chain.on_request(&mut token(&signer), &mut third.turn(&facts)));
     assert_eq!(route.ask(&signer, 60, None), 200);
-    drop(third);
+    drop(dropped);
     assert_eq!(route.ask(&signer, 64, None), 200);
     assert_eq!(route.ask(&signer, 65, Some(answer(200, &signer.jwks()))), 200);
     // A rehearsal fetches nothing.

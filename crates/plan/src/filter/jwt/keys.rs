@@ -75,7 +75,7 @@ pub(in crate::filter) enum TokenKeys {
     /// From a URL.
     Fetched(Arc<KeySource>),
     /// Through a cluster.
-    Called(Box<CalledKeys>),
+    Called(Arc<CalledKeys>),
 }
 
 impl TokenKeys {

@@ -241,10 +241,7 @@ impl RequestStep for JwtStep {
         self.judge(head, turn)
     }
 
-    fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
-        if let (Found::Call(reply), TokenKeys::Called(called)) = (found, &self.verification.keys) {
-            called.take(reply, turn);
-        }
+    fn resume(&self, head: &mut RequestHead, _: Found<'_>, turn: &mut Turn<'_>) -> Flow {
         let flow = self.judge(head, turn);
         if !matches!(flow, Flow::Need(_)) && self.verification.decryption.is_some() {
             self.decryptions.end(self.decrypted, turn);

@@ -12,6 +12,7 @@ use super::refreshes::Refreshes;
 use super::seal::Sealer;
 use super::session::{Cookies, Lifetimes};
 use super::step::{CookieStep, NAMES};
+use super::userinfo::UserInfo;
 use super::{Counters, Endpoints, Oidc, OidcStep, PathSettings, SessionSettings};
 use crate::filter::form_call::FormEndpoint;
 use crate::filter::guarded::Guarded;
@@ -45,6 +46,14 @@ impl Settings for Oidc {
         }
         let cluster = compiling.cluster(&self.cluster, "cluster");
         let (keys, fixed) = keys(&issuer, self.endpoints, self.keys_fetch, compiling)?;
+        let needs_userinfo = self.userinfo.is_some();
+        if needs_userinfo && fixed.as_ref().is_some_and(|fixed| fixed.userinfo_url.is_none()) {
+            let issue = Issue::at("endpoints", "`userinfo` needs the URL of the userinfo endpoint");
+            return Err(issue.suggest("add `userinfo_url`"));
+        }
+        let timeout = self.timeout.0;
+        let userinfo =
+            self.userinfo.map(|settings| UserInfo::compile(settings, cluster, timeout, compiling)).transpose()?;
         let (authorization, form) = self.client.credentials()?;
         let path = ("endpoints/token_url", "/".to_owned());
         let passing = Passing::compile(self.claims, self.claim_headers, self.user_claim)?;
@@ -54,7 +63,7 @@ impl Settings for Oidc {
         }
         let paths = self.paths.checked()?;
         let parameters = more_parameters(self.parameters, &OWN_PARAMETERS)?;
-        let (refreshes_sessions, timeout) = (self.session.refresh, self.timeout.0);
+        let refreshes_sessions = self.session.refresh;
         let cookies = self.session.cookies((&issuer, &self.client.id), &paths, compiling)?;
         let rules = Rules {
             issuers: Box::new([issuer.clone()]),
@@ -78,6 +87,7 @@ impl Settings for Oidc {
         let step = OidcStep {
             issuer,
             provider,
+            userinfo,
             rules,
             passing,
             cookies,
@@ -85,7 +95,7 @@ impl Settings for Oidc {
             left,
             paths,
             without_session: self.without_session,
-            timeout: timeout + Duration::from_secs(1),
+            timeout: timeout * (1 + u32::from(needs_userinfo)) + Duration::from_secs(1),
             refreshes_sessions,
             passes_access_token: self.pass_access_token,
             waited: compiling.note(),
@@ -125,6 +135,7 @@ fn keys(
     };
     check("authorization_url", &endpoints.authorization_url)?;
     check("token_url", &endpoints.token_url)?;
+    endpoints.userinfo_url.iter().try_for_each(|url| check("userinfo_url", url))?;
     endpoints.end_session_url.iter().try_for_each(|url| check("end_session_url", url))?;
     let keys_url = endpoints.keys_url.clone().unwrap_or_default();
     let keys = TokenKeys::compile(endpoints.keys_file, endpoints.keys_url, fetch, compiling);
@@ -135,6 +146,7 @@ fn keys(
         token_url: endpoints.token_url,
         keys_url,
         end_session_url: endpoints.end_session_url,
+        userinfo_url: endpoints.userinfo_url,
     };
     Ok((keys, Some(Arc::new(metadata))))
 }

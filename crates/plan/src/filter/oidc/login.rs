@@ -4,9 +4,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use model::{Fault, FieldName, LocalResponse, Method, RequestHead};
+use serde_json::{Map, Value};
 
 use super::OidcStep;
-use super::session::{LOGIN_SECONDS, Login};
+use super::session::{LOGIN_SECONDS, Login, Session};
+use super::userinfo::Begun;
 use crate::filter::token_endpoint::{NoTokens, Tokens};
 use crate::filter::{Flow, Need, Note, Reply, Turn};
 use crate::jose::Refusal;
@@ -105,20 +107,58 @@ impl OidcStep {
         };
         let now = turn.unix_seconds();
         let Some(id_token) = &tokens.id_token else { return self.unavailable(turn) };
-        match self.verify(id_token, Some(&login.nonce), now) {
-            Ok(_) => {}
+        let claims = match self.verify(id_token, Some(&login.nonce), now) {
+            Ok(claims) => claims,
             Err(Refusal::UnknownKey) if !login.is_second => {
                 // The code is spent: the browser fetches another while the keys are fetched.
                 self.provider.keys.is_awaited();
                 return self.log_in(head, login.target, true, turn);
             }
             Err(_) => return self.end(403, "the ID token of the login provider is refused", &login, turn),
-        }
+        };
         let key = self.cookies.sealer.draw(turn);
+        let access_token = tokens.access_token.clone();
         let Some(session) = self.session_of(tokens, None, &key, now) else { return self.unavailable(turn) };
+        match &self.userinfo {
+            None => self.enter(&session, login, turn),
+            Some(userinfo) => {
+                let begun = Begun { session, claims, login: Some(login) };
+                self.ask_userinfo(userinfo, begun, access_token.as_deref(), turn)
+                    .unwrap_or_else(|| self.unavailable(turn))
+            }
+        }
+    }
+
+    /// Goes on with what the userinfo endpoint says of a user who logs in.
+    pub(super) fn described(
+        &self,
+        mut session: Session,
+        login: Login,
+        more: Result<Map<String, Value>, NoTokens>,
+        turn: &mut Turn<'_>,
+    ) -> Flow {
+        match more {
+            Ok(more) => {
+                session.more = more;
+                self.enter(&session, login, turn)
+            }
+            Err(NoTokens::Refused) => {
+                self.end(403, "what the login provider says of the user is refused", &login, turn)
+            }
+            Err(NoTokens::Unavailable) => self.unavailable(turn),
+        }
+    }
+
+    /// Lets the browser in, and back to its page.
+    fn enter(&self, session: &Session, login: Login, turn: &mut Turn<'_>) -> Flow {
         let mut cookies = Vec::new();
-        if self.cookies.set_session(&session, &mut cookies, turn).is_none() {
-            return self.end(500, "the tokens of the login provider are too large for cookies", &login, turn);
+        if self.cookies.set_session(session, &mut cookies, turn).is_none() {
+            return self.end(
+                500,
+                "the tokens and claims of the login provider are too large for cookies",
+                &login,
+                turn,
+            );
         }
         cookies.extend(self.cookies.remove_login(&login.state, self.cookies.is_secure(turn)));
         turn.count(&self.counters.logged_in);

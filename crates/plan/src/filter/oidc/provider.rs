@@ -99,7 +99,7 @@ impl Provider {
 }
 
 /// Returns host and path of a URL that was checked.
-fn host_and_path(url: &str) -> (String, String) {
+pub(super) fn host_and_path(url: &str) -> (String, String) {
     let Some((_, host, port, path)) = split_url(url) else { return (String::new(), "/".to_owned()) };
     (port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")), path.to_owned())
 }

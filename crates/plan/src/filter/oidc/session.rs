@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use model::{FieldName, Fields, Known, cookie};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::seal::Sealer;
 use crate::filter::Turn;
@@ -52,6 +53,9 @@ pub(super) struct Session {
     /// Kept if it goes to the endpoint.
     #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
     pub(super) access_token: Option<String>,
+    /// Claims of the userinfo endpoint that the ID token does not have.
+    #[serde(rename = "m", default, skip_serializing_if = "Map::is_empty")]
+    pub(super) more: Map<String, Value>,
 }
 
 /// Tokens are secrets.
@@ -126,7 +130,8 @@ impl Cookies {
         }
         let plain = self.sealer.open(&self.session_purpose(), turn.scratch)?;
         let session = serde_json::from_slice::<Session>(&plain).ok().filter(is_good)?;
-        let claims = Claims::of_verified(&session.id_token)?;
+        let mut claims = Claims::of_verified(&session.id_token)?;
+        claims.add(&session.more);
         let opened = Arc::new(Opened { verdict: passing.judge(claims), session });
         let weight = plain.len() + opened.verdict.weight();
         self.cache.put(digest, VERSION, (now, opened.session.ends), (&opened, weight));

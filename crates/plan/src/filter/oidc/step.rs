@@ -7,6 +7,7 @@ use model::{Fault, FieldName, LocalResponse, Method, RequestHead, ResponseHead};
 use super::login::target_of;
 use super::refreshes::{Refresh, Refreshes, number_of};
 use super::session::{Opened, Session};
+use super::userinfo::Begun;
 use super::{OidcStep, WithoutSession};
 use crate::filter::token_endpoint::{NoTokens, Tokens};
 use crate::filter::{Flow, Found, Note, Reply, RequestStep, ResponseStep, ResponseView, Turn, trace};
@@ -52,6 +53,7 @@ impl RequestStep for OidcStep {
 
     fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
         match found {
+            Found::Call(reply) if let Some(begun) = self.begun(turn) => self.informed(begun, head, reply, turn),
             Found::Call(reply) if head.path() == self.paths.callback.as_bytes() => self.redeemed(head, reply, turn),
             Found::Call(reply) => self.refreshed(head, reply, turn),
             Found::Now | Found::Work(_) | Found::Body(_) | Found::Store(_) | Found::File(_) => self.apply(head, turn),
@@ -84,10 +86,37 @@ impl OidcStep {
             return self.without_session(head, turn);
         };
         let before = &opened.session;
-        match Tokens::read(reply).and_then(|tokens| self.renewed(tokens, before, turn)) {
-            Ok(new) => {
+        let read = Tokens::read(reply).and_then(|tokens| {
+            let access_token = tokens.access_token.clone();
+            Ok((self.renewed(tokens, before, turn)?, access_token))
+        });
+        let renewed = match (read, &self.userinfo) {
+            (Ok((begun, access_token)), Some(userinfo)) => {
+                // Without an access token the claims stay as they were.
+                match self.ask_userinfo(userinfo, begun.clone(), access_token.as_deref(), turn) {
+                    Some(asks) => return asks,
+                    None => Ok(begun),
+                }
+            }
+            (read, _) => read.map(|(begun, _)| begun),
+        };
+        self.end_refresh(&opened, renewed, head, turn)
+    }
+
+    /// Ends a refresh, and lets the request go on as it ended.
+    pub(super) fn end_refresh(
+        &self,
+        opened: &Opened,
+        renewed: Result<Begun, NoTokens>,
+        head: &mut RequestHead,
+        turn: &mut Turn<'_>,
+    ) -> Flow {
+        let before = &opened.session;
+        match renewed {
+            Ok(Begun { session, mut claims, login: _ }) => {
                 turn.count(&self.counters.refreshed);
-                let new = Arc::new(new);
+                claims.add(&session.more);
+                let new = Arc::new(Opened { session, verdict: self.passing.judge(claims) });
                 if !self.refreshes.end(before, turn.now, Refresh::Done(Arc::clone(&new))) {
                     return self.without_session(head, turn);
                 }
@@ -99,12 +128,12 @@ impl OidcStep {
             }
             Err(NoTokens::Unavailable) => {
                 self.refreshes.end(before, turn.now, Refresh::Failed);
-                self.pass_until_expiry(&opened, head, turn)
+                self.pass_until_expiry(opened, head, turn)
             }
         }
     }
 
-    fn renewed(&self, mut tokens: Tokens, before: &Session, turn: &Turn<'_>) -> Result<Opened, NoTokens> {
+    fn renewed(&self, mut tokens: Tokens, before: &Session, turn: &Turn<'_>) -> Result<Begun, NoTokens> {
         let now = turn.unix_seconds();
         let known = crate::jose::Claims::of_verified(&before.id_token).ok_or(NoTokens::Refused)?;
         let claims = match tokens.id_token.as_ref().map(|token| self.verify(token, None, now)) {
@@ -120,7 +149,7 @@ impl OidcStep {
             Some(_) => return Err(NoTokens::Refused),
         };
         let session = self.session_of(tokens, Some(before), &before.key, now).ok_or(NoTokens::Refused)?;
-        Ok(Opened { session, verdict: self.passing.judge(claims) })
+        Ok(Begun { session, claims, login: None })
     }
 
     /// Lets a request pass whose session could not be refreshed, while the session is still good without that.
@@ -180,7 +209,7 @@ impl OidcStep {
         Flow::Continue
     }
 
-    fn without_session(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Flow {
+    pub(super) fn without_session(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Flow {
         let is_redirected = match self.without_session {
             WithoutSession::Auto => is_navigation(head),
             WithoutSession::Redirect => true,

@@ -8,6 +8,8 @@ use super::super::{Chain, Flow, Found, Need, Reply};
 use crate::jose::testing::Signer;
 use crate::route::query::{decoded, parameter};
 
+mod userinfo;
+
 /// What the clock of tests says.
 const NOW: u64 = 2_000_000_000;
 const KEYS: &str = "0123456789abcdef0123456789abcdef";

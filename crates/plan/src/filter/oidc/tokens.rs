@@ -48,6 +48,7 @@ impl OidcStep {
             id_token,
             refresh_token: refresh_token.filter(|_| self.refreshes_sessions),
             access_token: tokens.access_token.filter(|_| self.passes_access_token),
+            more: before.map(|before| before.more.clone()).unwrap_or_default(),
         })
     }
 }
