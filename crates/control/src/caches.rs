@@ -1,8 +1,16 @@
 //! What the administrator sees and purges of caches.
 
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
 use plan::cache::{self, key};
+use telemetry::log;
 
 use crate::view::View;
+
+/// How long a purge waits for the disk.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A cache as it is now.
 #[derive(Clone, Debug)]
@@ -23,6 +31,27 @@ pub struct CacheStatus {
     pub evictions: u64,
     /// Responses that were purged.
     pub purged: u64,
+    /// Its disk, if it has one.
+    pub disk: Option<DiskStatus>,
+}
+
+/// The disk of a cache as it is now.
+#[derive(Clone, Debug)]
+pub struct DiskStatus {
+    /// The path of the folder.
+    pub path: String,
+    /// Bytes that its files may take.
+    pub max: u64,
+    /// Bytes that they take.
+    pub bytes: u64,
+    /// Responses in files.
+    pub entries: u64,
+    /// Requests that were answered from a file.
+    pub hits: u64,
+    /// Files that made room for others.
+    pub evictions: u64,
+    /// Failures of reads and writes, by reason.
+    pub failures: [(&'static str, u64); 3],
 }
 
 /// What is purged.
@@ -71,7 +100,16 @@ impl View {
             Purge::Prefix(text) => cache::Purge::Prefix(url(text)?),
             Purge::Tag(tag) => cache::Purge::Tag(tag.clone().into_bytes()),
         };
-        Ok(store.purge(&what, is_soft))
+        let count = store.purge(&what, is_soft);
+        // What is on disk must not come back after a restart.
+        let (gone, all_gone) = channel();
+        store.when_gone(Box::new(move || {
+            let _ = gone.send(());
+        }));
+        if all_gone.recv_timeout(PATIENCE).is_err() {
+            log::warn("a purge is late in removing files", &[("cache", &name)]);
+        }
+        Ok(count)
     }
 }
 
@@ -87,5 +125,22 @@ fn status(store: &cache::CacheStore) -> CacheStatus {
         misses,
         evictions: store.evictions(),
         purged: store.purged(),
+        disk: store.disk().map(disk_status),
+    }
+}
+
+/// Returns the disk of a cache as it is now.
+pub(crate) fn disk_status(disk: &cache::Disk) -> DiskStatus {
+    let (settings, content) = (disk.settings(), disk.content());
+    let counts = &content.counts;
+    let failures = [("write", &counts.failed), ("dropped", &counts.dropped), ("bad_file", &counts.bad)];
+    DiskStatus {
+        path: settings.path.clone(),
+        max: settings.max,
+        bytes: content.bytes(),
+        entries: content.entries(),
+        hits: counts.hits.load(Ordering::Relaxed),
+        evictions: counts.evictions.load(Ordering::Relaxed),
+        failures: failures.map(|(reason, count)| (reason, count.load(Ordering::Relaxed))),
     }
 }

@@ -3,8 +3,10 @@
 //!
 //! The filter `cache` decides by these, and the data plane sends what it finds. Times are whole seconds since 1970, as arguments.
 
+mod common;
 pub mod control;
 pub mod date;
+pub mod disk;
 pub mod entry;
 pub mod filling;
 pub mod flight;
@@ -19,9 +21,11 @@ pub mod store;
 pub mod validate;
 pub mod vary;
 
+pub use common::Begun;
+pub use disk::{Disk, DiskAsk, DiskContent, DiskEntry, DiskJob, DiskJobs, FileName};
 pub use entry::{Body, Entry};
 pub use filling::Filling;
 pub use flight::{Flight, Waiter};
 pub use purges::Purge;
 pub use serve::{Form, Served};
-pub use store::{Begun, CacheStore};
+pub use store::{CacheStore, Room};

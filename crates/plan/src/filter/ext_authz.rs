@@ -174,7 +174,7 @@ impl RequestStep for ExtAuthzStep {
                 Ok(Verdict::Denied(response)) => self.refuse(response, turn),
                 Err(_) => self.fail(head, turn),
             },
-            Found::Call(Err(_)) | Found::Work(_) | Found::Now | Found::Store(_) | Found::File(_) => {
+            Found::Call(Err(_)) | Found::Work(_) | Found::Now | Found::Store(_) | Found::File(_) | Found::Cached(_) => {
                 self.fail(head, turn)
             }
         }

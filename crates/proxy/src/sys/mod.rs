@@ -5,7 +5,7 @@
 //! | `batch` | `recvmmsg`, `sendmmsg`, and `sendmsg` with segmentation: many datagrams with one call |
 //! | `control` | control messages: the address of ours that a datagram was sent to, sizes of segments |
 //! | `errors` | the error queue of a socket: datagrams that did not arrive |
-//! | `files` | `openat2`: a file below a directory; the bound on descriptors |
+//! | `files` | `openat2`: a file below a directory; whether a folder can be written to; the bound on descriptors |
 //! | `options` | `setsockopt` |
 #![allow(unsafe_code)]
 
@@ -17,7 +17,7 @@ mod options;
 
 pub(crate) use batch::{Batch, Taken};
 pub(crate) use errors::{tell_undelivered, undelivered};
-pub(crate) use files::{descriptors_max, open_below};
+pub(crate) use files::{descriptors_max, may_write, open_below};
 #[cfg(test)]
 pub(crate) use options::get;
 pub(crate) use options::{join, set, tell_destinations};
