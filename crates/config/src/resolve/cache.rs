@@ -30,7 +30,7 @@ impl Resolver<'_> {
             let mend = Some("use one such as `/var/cache/equipoise`".to_owned());
             self.report(
                 &format!("{below}/path"),
-                &format!("`{}` is not the absolute path of a folder", written.path),
+                format!("`{}` is not the absolute path of a folder", written.path),
                 mend,
             );
             return None;
@@ -51,7 +51,7 @@ impl Resolver<'_> {
             if let Some(other) = caches[..place].iter().find(is_same) {
                 let message = format!("the caches `{}` and `{}` have the same folder", other.name, cache.name);
                 let mend = Some("give each cache a folder of its own".to_owned());
-                self.report(&format!("caches/{}/disk/path", cache.name), &message, mend);
+                self.report(&format!("caches/{}/disk/path", cache.name), message, mend);
             }
         }
     }

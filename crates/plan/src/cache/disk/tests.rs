@@ -177,7 +177,8 @@ fn files_that_are_found_are_taken_unless_a_newer_one_is_known_or_they_are_purged
 fn a_long_body_goes_to_disk_as_it_comes_and_a_part_of_it_leaves_nothing() {
     let rig = Rig::new(1 << 20, 2 << 20);
     let fill = |bytes: usize, expected| {
-        let entry = Entry { body: Arc::default(), ..entry(1, 100, 0) };
+        let mut entry = entry(1, 100, 0);
+        entry.body = Arc::default();
         let mut filling = Filling::new((rig.store.clone(), rig.hash(1), entry), (8 << 20, expected), rig.begun());
         for _ in 0..bytes / 10_000 {
             filling.see(&[b'x'; 10_000]);

@@ -193,17 +193,14 @@ impl CacheStep {
         turn: &mut Turn<'_>,
     ) -> Result<Flow, Option<Arc<Entry>>> {
         let now = turn.unix_seconds();
-        let entry = match self.1.find((hash, key), &head.fields) {
-            Some(entry) => entry,
-            None => match read {
-                Some(entry) => {
-                    if let Some(cached) = turn.notes.cached(self.0.note) {
-                        cached.is_from_disk = true;
-                    }
-                    entry
-                }
-                None => return self.read((hash, key), head, turn).ok_or(None),
-            },
+        if read.is_some()
+            && let Some(cached) = turn.notes.cached(self.0.note)
+        {
+            cached.is_from_disk = true;
+        }
+        // What was read is in memory by now, if it is small.
+        let Some(entry) = self.1.find((hash, key), &head.fields).or(read) else {
+            return self.read((hash, key), head, turn).ok_or(None);
         };
         let left = entry.fresh_for(now);
         let age = entry.clock.age(now);
