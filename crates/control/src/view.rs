@@ -15,10 +15,10 @@ use telemetry::trial::{Outcome, Trial};
 use telemetry::{Gauge, Metric, Telemetry};
 
 use crate::admin_tls::AdminTls;
-use crate::caches::disk_status;
 use crate::canary::{CANARIES_MAX, Terms};
 use crate::connections::Connections;
 use crate::difference::Differences;
+use crate::disk_status::disk_status;
 use crate::history::{Entry, History};
 use crate::names;
 use crate::overrides::Desired;

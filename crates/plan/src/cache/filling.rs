@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::common::Begun;
 use super::disk::{DiskContent, DiskJob, Finished};
 use super::entry::{Body, CHUNK_BYTES, Entry};
 use super::flight::Pilot;
 use super::store::CacheStore;
+use super::validity::Begun;
 
 /// With a disk, a longer body than this share of the memory, one sixteenth, goes there as it comes.
 const IN_MEMORY_SHARE: u64 = 16;
@@ -27,6 +27,8 @@ pub struct Filling {
     pilot: Option<Pilot>,
     /// It goes to disk as it comes: by this number, and with this room taken.
     on_disk: Option<(u64, u64)>,
+    /// The disk takes nothing at present, so that it stays in memory.
+    is_refused: bool,
 }
 
 impl Filling {
@@ -38,7 +40,7 @@ impl Filling {
     ) -> Self {
         let entry = Some(entry);
         let (chunks, len, reserved, pilot, on_disk) = (Vec::new(), 0, 0, None, None);
-        Self { store, hash, entry, chunks, len, body_max, expected, reserved, begun, pilot, on_disk }
+        Self { store, hash, entry, chunks, len, body_max, expected, reserved, begun, pilot, on_disk, is_refused: false }
     }
 
     /// Ends the wait of others with it.
@@ -79,7 +81,7 @@ impl Filling {
         if self.len > self.body_max || self.expected.is_some_and(|expected| self.len > expected) {
             return false;
         }
-        if self.on_disk.is_none() && self.is_for_disk() && !self.begin_on_disk() {
+        if self.on_disk.is_none() && !self.is_refused && self.is_for_disk() && !self.begin_on_disk() {
             return false;
         }
         while !bytes.is_empty() {
@@ -120,7 +122,10 @@ impl Filling {
     /// What was kept in memory goes to disk, and what comes, too.
     fn begin_on_disk(&mut self) -> bool {
         let (Some(entry), Some(disk)) = (&self.entry, disk(&self.store)) else { return false };
-        let Some(number) = disk.begin(Arc::new(entry.without_body())) else { return false };
+        let Some(number) = disk.begin(Arc::new(entry.without_body())) else {
+            self.is_refused = true;
+            return true;
+        };
         self.on_disk = Some((number, 0));
         // A chunk that is not full yet stays, and those before it go.
         let Some(last) = self.chunks.pop() else { return true };

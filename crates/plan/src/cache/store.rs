@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::fields::Fields;
 
-use super::common::{Begun, Common};
 use super::disk::{Disk, DiskContent, DiskEntry};
 use super::entry::Entry;
 use super::flight::{Flight, Flights, Pilot};
 use super::marks::Marks;
 use super::purges::Purge;
 use super::shard::Shard;
+use super::validity::{Begun, Validity};
 
 const SHARDS: usize = 64;
 /// Responses that are on their way may take this share of the memory: one quarter.
@@ -32,7 +32,7 @@ pub struct CacheStore {
 struct Content {
     shards: Box<[Mutex<Shard<Entry>>]>,
     flights: Arc<Flights>,
-    common: Arc<Common>,
+    validity: Arc<Validity>,
     bytes: AtomicU64,
     filling: AtomicU64,
     evictions: AtomicU64,
@@ -63,7 +63,7 @@ impl CacheStore {
     pub fn new(settings: model::cache::Cache, before: Option<&Self>) -> Self {
         let content = before.map_or_else(|| Arc::new(Content::new()), |before| Arc::clone(&before.content));
         let before = before.and_then(|before| before.disk.as_ref());
-        let disk = settings.disk.clone().map(|disk| Disk::new(disk, &content.common, before));
+        let disk = settings.disk.clone().map(|disk| Disk::new(disk, &content.validity, before));
         Self { settings, content, disk }
     }
 
@@ -83,7 +83,7 @@ impl CacheStore {
 
     /// Returns the hash of a key. `chance` gives random bits the first time.
     pub fn hash(&self, key: &[u8], chance: &mut dyn FnMut() -> u64) -> u64 {
-        self.content.common.hash(key, chance)
+        self.content.validity.hash(key, chance)
     }
 
     /// Returns the newest response that answers such a request, fresh or stale.
@@ -133,7 +133,7 @@ impl CacheStore {
 
     /// The present state, for [`Self::insert`].
     pub fn purges(&self) -> u64 {
-        self.content.common.purges.count()
+        self.content.validity.purges.count()
     }
 
     /// Stores a response, which was asked for at `begun`, in memory and on disk. One that was purged or invalidated meanwhile is
@@ -158,7 +158,7 @@ impl CacheStore {
         content.bytes.fetch_add(bytes, Ordering::Relaxed);
         let replaced = {
             let mut shard = content.shard(hash);
-            let is_void = content.common.is_void(hash, &*entry, begun);
+            let is_void = content.validity.is_void(hash, &*entry, begun);
             if is_void { None } else { Some(shard.insert(hash, entry, bytes)) }
         };
         content.bytes.fetch_sub(replaced.unwrap_or(bytes), Ordering::Relaxed);
@@ -196,7 +196,7 @@ impl CacheStore {
 
     /// Removes a key at `now`, because its resource has changed (RFC 9111 section 4.4).
     pub fn invalidate(&self, (hash, key): (u64, &[u8]), now: u64) {
-        self.content.common.invalidated.put(hash, now as u32);
+        self.content.validity.invalidated.put(hash, now as u32);
         let freed = self.content.shard(hash).remove_key(hash, key);
         self.content.bytes.fetch_sub(freed, Ordering::Relaxed);
         if let Some(disk) = self.on_disk() {
@@ -206,7 +206,7 @@ impl CacheStore {
 
     /// Removes what is meant, or has it be validated before it is served again. Returns the number of responses. It looks at all of them.
     pub fn purge(&self, what: &Purge, is_soft: bool) -> u64 {
-        self.content.common.purges.add(what.clone());
+        self.content.validity.purges.add(what.clone());
         let (mut count, twins) = (0, Cell::new(0));
         let has_twin = |entry: &Entry| self.on_disk().is_some_and(|disk| disk.has_variant(entry));
         for shard in &self.content.shards {
@@ -299,7 +299,7 @@ impl Content {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             flights: Arc::default(),
-            common: Arc::default(),
+            validity: Arc::default(),
             bytes: AtomicU64::new(0),
             filling: AtomicU64::new(0),
             evictions: AtomicU64::new(0),

@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use model::fields::Fields;
 
-use super::{DiskEntry, DiskJob, DiskJobs, FileName};
-use crate::cache::common::{Begun, Common};
+use super::held::DiskEntry;
+use super::job::{DiskJob, DiskJobs};
+use super::name::FileName;
 use crate::cache::entry::Entry;
-use crate::cache::purges::Purge;
-use crate::cache::shard::Shard;
+use crate::cache::purges::{Purge, Tagged};
+use crate::cache::shard::{Kept, Shard};
+use crate::cache::validity::{Begun, Validity};
 use crate::cache::vary::Varied;
 
 const SHARDS: usize = 64;
@@ -26,7 +28,7 @@ const BLOCK_BYTES: u64 = 4096;
 pub struct DiskContent {
     path: String,
     shards: Box<[Mutex<Shard<DiskEntry>>]>,
-    common: Arc<Common>,
+    validity: Arc<Validity>,
     jobs: OnceLock<Box<dyn DiskJobs>>,
     /// Bytes that the files may take; those that they take, with those that are being written.
     max: AtomicU64,
@@ -55,11 +57,11 @@ pub struct DiskCounts {
 }
 
 impl DiskContent {
-    pub(super) fn new(path: String, common: Arc<Common>) -> Self {
+    pub(super) fn new(path: String, validity: Arc<Validity>) -> Self {
         Self {
             path,
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::noting())).collect(),
-            common,
+            validity,
             jobs: OnceLock::new(),
             max: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -106,7 +108,7 @@ impl DiskContent {
     pub fn names(&self) -> HashSet<FileName> {
         let mut names = HashSet::new();
         for shard in &self.shards {
-            names.extend(lock(shard).iter().map(|entry| entry.name));
+            names.extend(lock(shard).iter().map(|entry| entry.name()));
         }
         names
     }
@@ -118,12 +120,12 @@ impl DiskContent {
 
     /// Returns whether this very file is in the index.
     pub fn holds(&self, hash: u64, entry: &DiskEntry) -> bool {
-        self.has((hash, &entry.key), &entry.variant, |held| held.name == entry.name)
+        self.has((hash, entry.key()), entry.variant(), |held| held.name() == entry.name())
     }
 
     /// Returns whether there is a file of this variant.
     pub(in crate::cache) fn has_variant(&self, entry: &Entry) -> bool {
-        let hash = self.common.known_hash(&entry.key);
+        let hash = self.validity.known_hash(&entry.key);
         hash.is_some_and(|hash| self.has((hash, &entry.key), &entry.variant, |_| true))
     }
 
@@ -133,8 +135,11 @@ impl DiskContent {
 
     /// Has a response be written. `false`: it is not, because too much waits, or nothing is written at present.
     pub(in crate::cache) fn write(&self, hash: u64, entry: Arc<Entry>, begun: Begun) -> bool {
-        // What is older must not be found when memory has dropped this.
-        self.forget_variant(hash, &entry);
+        // What is older must not be found when memory has dropped this. Of a validated body in a file memory has nothing: the older one answers,
+        // or is validated again, until this is written.
+        if entry.body.file().is_none() {
+            self.forget_variant(hash, &entry);
+        }
         self.submit_data(DiskJob::Write { hash, entry, begun })
     }
 
@@ -198,13 +203,13 @@ impl DiskContent {
         (name, body_len, file_len): (FileName, u64, u64),
         chance: &mut dyn FnMut() -> u64,
     ) -> bool {
-        let hash = self.common.hash(&entry.key, chance);
+        let hash = self.validity.hash(&entry.key, chance);
         // Nothing is known of the time before this process: all purges since count.
         let begun = Begun { at: entry.clock.received, purges: 0 };
         let known = self.shard(hash).of_variant((hash, &entry.key), &entry.variant).cloned();
         match known {
-            Some(known) if known.name == name => true,
-            Some(known) if known.received >= entry.clock.received => false,
+            Some(known) if known.name() == name => true,
+            Some(known) if known.received() >= entry.clock.received => false,
             _ => self.insert((hash, begun), entry, (name, body_len, file_len)),
         }
     }
@@ -219,26 +224,18 @@ impl DiskContent {
         if bytes > self.max.load(Ordering::Relaxed) {
             return false;
         }
-        let held = DiskEntry {
-            key: entry.key.clone(),
-            variant: entry.variant.clone(),
-            tags: entry.tags.clone(),
-            received: entry.clock.received,
-            name,
-            body_len,
-            is_stale: AtomicBool::new(entry.is_marked_stale()),
-        };
+        let held = DiskEntry::new(entry, (name, body_len));
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let (freed, gone) = {
             let mut shard = self.shard(hash);
-            if self.common.is_void(hash, &held, begun) {
+            if self.validity.is_void(hash, &held, begun) {
                 drop(shard);
                 self.bytes.fetch_sub(bytes, Ordering::Relaxed);
                 return false;
             }
             (shard.insert(hash, Arc::new(held), bytes), shard.take_gone())
         };
-        self.removed(freed, gone.into_iter().filter(|gone| gone.name != name));
+        self.removed(freed, gone.into_iter().filter(|gone| gone.name() != name));
         self.make_room(hash);
         true
     }
@@ -280,7 +277,7 @@ impl DiskContent {
             let (purged, freed, gone) = {
                 let mut shard = lock(shard);
                 if is_soft {
-                    marked.extend(shard.iter().filter(|entry| what.means(&***entry)).map(|entry| entry.name));
+                    marked.extend(shard.iter().filter(|entry| what.means(&***entry)).map(|entry| entry.name()));
                 }
                 let (purged, freed) = shard.purge(is_soft, |entry| what.means(entry));
                 (purged, freed, shard.take_gone())
@@ -321,7 +318,7 @@ impl DiskContent {
 
     fn removed(&self, freed: u64, gone: impl Iterator<Item = Arc<DiskEntry>>) {
         self.bytes.fetch_sub(freed, Ordering::Relaxed);
-        gone.for_each(|entry| self.submit(DiskJob::Delete(entry.name), 0));
+        gone.for_each(|entry| self.submit(DiskJob::Delete(entry.name()), 0));
     }
 
     /// Submits a job that holds bytes, if there is room for them.

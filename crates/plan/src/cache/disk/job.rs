@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{DiskContent, DiskEntry, FileName};
-use crate::cache::common::Begun;
+use super::name::FileName;
 use crate::cache::entry::Entry;
 use crate::cache::flight::Pilot;
+use crate::cache::validity::Begun;
 
 /// Something to be done with files. All of one cache are done one after the other.
 pub enum DiskJob {
-    /// A response is written. Then [`DiskContent::written`] takes it into the index.
+    /// A response is written. Then [`super::DiskContent::written`] takes it into the index.
     Write {
         /// Hash of its key.
         hash: u64,
@@ -80,30 +80,6 @@ impl fmt::Debug for DiskJob {
 
 /// What takes the jobs, and does them in their order.
 pub trait DiskJobs: Send + Sync {
-    /// Takes a job. It does not wait for it. [`DiskContent::done`] is called when it is done.
+    /// Takes a job. It does not wait for it. [`super::DiskContent::done`] is called when it is done.
     fn submit(&self, job: (DiskJob, u64));
 }
-
-/// A look for a response in a file.
-#[derive(Clone, Debug)]
-pub struct DiskAsk {
-    /// Whose file it is.
-    pub content: Arc<DiskContent>,
-    /// Where a small one goes.
-    pub store: Arc<crate::cache::CacheStore>,
-    /// Hash of its key.
-    pub hash: u64,
-    /// Which.
-    pub entry: Arc<DiskEntry>,
-    /// When it was asked for.
-    pub begun: Begun,
-}
-
-/// Two are equal if they ask for the same file.
-impl PartialEq for DiskAsk {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.entry, &other.entry)
-    }
-}
-
-impl Eq for DiskAsk {}

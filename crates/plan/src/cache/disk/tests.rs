@@ -1,4 +1,7 @@
-use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use model::cache::CacheDisk;
 
 use super::*;
 use crate::cache::entry::testing::{fields, response};

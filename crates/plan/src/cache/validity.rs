@@ -17,7 +17,7 @@ pub struct Begun {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Common {
+pub(super) struct Validity {
     /// Against keys that are chosen to fall onto each other.
     hash_key: OnceLock<[u64; 2]>,
     pub purges: Purges,
@@ -25,7 +25,7 @@ pub(super) struct Common {
     pub invalidated: Times,
 }
 
-impl Common {
+impl Validity {
     /// Returns the hash of a key. `chance` gives random bits the first time.
     pub(super) fn hash(&self, key: &[u8], chance: &mut dyn FnMut() -> u64) -> u64 {
         keyed::hash(*self.hash_key.get_or_init(|| [chance(), chance()]), key)
