@@ -21,8 +21,8 @@ const KEY_BYTES_MAX: usize = 16 << 10;
 /// Fetches of other exchanges that a request waits for. One that finds nothing after them goes to an endpoint: what they fetched is not for
 /// it, or not stored. Fewer than [`Need::PER_STEP_MAX`].
 const WAITS_MAX: u32 = 2;
-/// Files that a request looks into. Together with the waits fewer than [`Need::PER_STEP_MAX`].
-const READS_MAX: u32 = 2;
+/// Files that a request looks into: another may take the place of one meanwhile. Together with the waits fewer than [`Need::PER_STEP_MAX`].
+const READS_MAX: u32 = 4;
 
 /// The settings, compiled.
 pub(in crate::filter) struct Cache {
