@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use control::View;
 use control::caches::{CacheProblem, CacheStatus, Purge};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use telemetry::log;
 
 use crate::entry::Shared;
@@ -84,6 +84,17 @@ fn refused(problem: &CacheProblem, name: &str) -> Problem {
 }
 
 fn status(cache: &CacheStatus) -> Value {
+    let disk = cache.disk.as_ref().map(|disk| {
+        json!({
+            "path": disk.path,
+            "max": disk.max,
+            "bytes": disk.bytes,
+            "entries": disk.entries,
+            "hits": disk.hits,
+            "evictions": disk.evictions,
+            "failures": disk.failures.iter().map(|(reason, count)| ((*reason).to_owned(), json!(count))).collect::<Map<_, _>>(),
+        })
+    });
     json!({
         "name": cache.name,
         "memory": cache.memory,
@@ -93,5 +104,6 @@ fn status(cache: &CacheStatus) -> Value {
         "misses": cache.misses,
         "evictions": cache.evictions,
         "purged": cache.purged,
+        "disk": disk,
     })
 }

@@ -173,6 +173,7 @@ impl<'a> Resolver<'a> {
             effective.shift_remove("tables");
         }
         let caches = self.named("caches", &mut effective, Self::cache);
+        self.check_cache_folders(&caches);
         if caches.is_empty() {
             effective.shift_remove("caches");
         }

@@ -1,8 +1,17 @@
 //! What the administrator sees and purges of caches.
 
-use plan::cache::{self, key};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
+use plan::cache::{self, key};
+use telemetry::log;
+
+pub use crate::disk_status::DiskStatus;
+use crate::disk_status::disk_status;
 use crate::view::View;
+
+/// How long a purge waits for the disk.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A cache as it is now.
 #[derive(Clone, Debug)]
@@ -23,6 +32,8 @@ pub struct CacheStatus {
     pub evictions: u64,
     /// Responses that were purged.
     pub purged: u64,
+    /// Its disk, if it has one.
+    pub disk: Option<DiskStatus>,
 }
 
 /// What is purged.
@@ -71,7 +82,16 @@ impl View {
             Purge::Prefix(text) => cache::Purge::Prefix(url(text)?),
             Purge::Tag(tag) => cache::Purge::Tag(tag.clone().into_bytes()),
         };
-        Ok(store.purge(&what, is_soft))
+        let count = store.purge(&what, is_soft);
+        // What is on disk must not come back after a restart.
+        let (gone, all_gone) = channel();
+        store.when_gone(Box::new(move || {
+            let _ = gone.send(());
+        }));
+        if all_gone.recv_timeout(PATIENCE).is_err() {
+            log::warn("a purge is late in removing files", &[("cache", &name)]);
+        }
+        Ok(count)
     }
 }
 
@@ -87,5 +107,6 @@ fn status(store: &cache::CacheStore) -> CacheStatus {
         misses,
         evictions: store.evictions(),
         purged: store.purged(),
+        disk: store.disk().map(disk_status),
     }
 }

@@ -13,6 +13,7 @@ pub mod canary;
 mod chance;
 pub mod connections;
 pub mod difference;
+mod disk_status;
 pub mod effects;
 pub mod explain;
 mod given;

@@ -18,6 +18,7 @@ use crate::admin_tls::AdminTls;
 use crate::canary::{CANARIES_MAX, Terms};
 use crate::connections::Connections;
 use crate::difference::Differences;
+use crate::disk_status::disk_status;
 use crate::history::{Entry, History};
 use crate::names;
 use crate::overrides::Desired;
@@ -459,6 +460,17 @@ fn push_cache<'a>(gauges: &mut Vec<Gauge<'a>>, cache: &'a plan::cache::CacheStor
         Gauge::new(Metric::CacheRequests, &[name, "hit"], hits as f64),
         Gauge::new(Metric::CacheRequests, &[name, "miss"], misses as f64),
     ]);
+    let Some(disk) = cache.disk().map(disk_status) else { return };
+    gauges.extend([
+        Gauge::new(Metric::CacheDiskBytes, &[name], disk.bytes as f64),
+        Gauge::new(Metric::CacheDiskEntries, &[name], disk.entries as f64),
+        Gauge::new(Metric::CacheDiskEvictions, &[name], disk.evictions as f64),
+        Gauge::new(Metric::CacheHits, &[name, "memory"], hits.saturating_sub(disk.hits) as f64),
+        Gauge::new(Metric::CacheHits, &[name, "disk"], disk.hits as f64),
+    ]);
+    for (reason, count) in disk.failures {
+        gauges.push(Gauge::new(Metric::CacheDiskFailures, &[name, reason], count as f64));
+    }
 }
 
 /// What the filters of a route have counted. Those of one filter that stands there several times are added up.

@@ -14,6 +14,7 @@ pub mod balance;
 mod by_name;
 pub mod cache;
 pub mod cluster;
+mod content;
 pub mod explain;
 pub mod expression;
 pub mod filter;

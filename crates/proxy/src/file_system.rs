@@ -34,7 +34,7 @@ const CLOSED_HERE_MAX: u64 = 1 << 20;
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// A file that is sent while it is read.
-struct OpenFile {
+pub(crate) struct OpenFile {
     /// Until it is closed.
     file: Option<File>,
     length: u64,
@@ -42,7 +42,7 @@ struct OpenFile {
 
 impl OpenFile {
     /// `None`: too many are open.
-    fn new(file: File, length: u64) -> Option<Self> {
+    pub(crate) fn new(file: File, length: u64) -> Option<Self> {
         if OPEN.fetch_add(1, Ordering::Relaxed) < open_max() {
             return Some(Self { file: Some(file), length });
         }

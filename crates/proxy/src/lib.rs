@@ -16,6 +16,7 @@ mod byte_stream;
 pub mod clients;
 mod connection;
 mod datagram;
+mod disk_cache;
 mod downstream;
 mod exchange;
 mod feed;

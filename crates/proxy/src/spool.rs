@@ -115,7 +115,8 @@ impl Drop for SpoolFile {
     }
 }
 
-fn read_exactly(content: &dyn plan::filter::Content, bytes: &mut [u8], at: u64) -> io::Result<()> {
+/// Fills all of `bytes` from this place on.
+pub(crate) fn read_exactly(content: &dyn plan::filter::Content, bytes: &mut [u8], at: u64) -> io::Result<()> {
     let mut count = 0;
     while count < bytes.len() {
         match content.read_at(&mut bytes[count..], at + count as u64) {

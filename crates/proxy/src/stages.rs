@@ -181,15 +181,28 @@ impl Exchange<'_> {
 
     /// The same for a stored body, which `source` gives out.
     pub(crate) fn stages_of_stored(&mut self, framing: Framing, source: Stage) -> (Option<Box<Stages>>, Framing) {
-        let (mut stages, mut behind) = (Vec::new(), framing);
-        if self.progress.route.is_some_and(|route| route.chain.has_response_bodies()) {
-            (stages, behind) = self.begin_response_body((framing, ResponseSource::Endpoint), None);
-        }
+        let (mut stages, behind) = self.stages_behind_store(framing);
         if matches!(framing, Framing::None | Framing::Length(0)) {
             return (None, behind);
         }
         stages.insert(0, source);
         (Stages::new(stages, extent_of(behind), false), behind)
+    }
+
+    /// The same for a stored body that is read from a file.
+    pub(crate) fn stages_of_stored_parts(&mut self, framing: Framing, part: Part) -> (Option<Box<Stages>>, Framing) {
+        let (stages, behind) = self.stages_behind_store(framing);
+        if matches!(framing, Framing::None | Framing::Length(0)) {
+            return (None, behind);
+        }
+        (Some(Self::through_stages(vec![part], stages, behind)), behind)
+    }
+
+    fn stages_behind_store(&mut self, framing: Framing) -> (Vec<Stage>, Framing) {
+        if self.progress.route.is_some_and(|route| route.chain.has_response_bodies()) {
+            return self.begin_response_body((framing, ResponseSource::Endpoint), None);
+        }
+        (Vec::new(), framing)
     }
 
     /// What holds a tunnel to its rates: the bytes to the endpoint, and those to the client.

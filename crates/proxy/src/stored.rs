@@ -2,10 +2,12 @@
 
 mod refresh;
 
+use std::sync::Arc;
+
 use model::Fault;
 use plan::RoutePlan;
 use plan::cache::Served;
-use plan::filter::{BadBody, Coded, Coder, ResponseSource, Stage, Turning};
+use plan::filter::{BadBody, Coded, Coder, Part, ResponseSource, Stage, Turning};
 use wire::http1::Framing;
 
 use crate::connection::Next;
@@ -63,8 +65,16 @@ pub(crate) async fn give(exchange: &mut Exchange<'_>, served: &Served) -> Result
     let (at, length) = served.body().unwrap_or_default();
     let has_body = served.body().is_some() && !exchange.is_head();
     let framing = if has_body { Framing::Length(length) } else { Framing::None };
-    let source = Source { served: served.clone(), at, left: length };
-    let (stages, framing) = exchange.stages_of_stored(framing, Stage::Coder(Box::new(source)));
+    let (stages, framing) = match served.entry().body.file() {
+        None => {
+            let source = Source { served: served.clone(), at, left: length };
+            exchange.stages_of_stored(framing, Stage::Coder(Box::new(source)))
+        }
+        Some(file) => {
+            let part = Part::Range { content: Arc::clone(file), range: at..at + length };
+            exchange.stages_of_stored_parts(framing, part)
+        }
+    };
     let keeps_alive = exchange.client_keeps_alive() && exchange.is_read;
     let response = Response::new(exchange, framing, keeps_alive);
     let first = exchange.worker.buffers.take();

@@ -118,9 +118,20 @@ metrics! {
     PeersResyncs = Counter "equipoise_peers_resyncs_total" [];
     /// Connections to the port of peers that were refused.
     PeersRefused = Counter "equipoise_peers_refused_total" [];
-    /// Bytes that a cache of `caches` holds, those of responses on their way included.
+    /// Bytes of the files of a cache, in whole blocks of 4 KiB.
+    CacheDiskBytes = Gauge "equipoise_cache_disk_bytes" ["cache"];
+    /// Responses that a cache holds on disk.
+    CacheDiskEntries = Gauge "equipoise_cache_disk_entries" ["cache"];
+    /// Responses on disk that made room for others.
+    CacheDiskEvictions = Counter "equipoise_cache_disk_evictions_total" ["cache"];
+    /// Failures of a cache on disk: files that could not be written (`write`), responses that were not written because the disk was slow or
+    /// had just failed (`dropped`), and files that were removed because they were cut short or altered (`bad_file`).
+    CacheDiskFailures = Counter "equipoise_cache_disk_failures_total" ["cache", "reason"];
+    /// Answers of a cache by where it had them: in `memory` or on `disk`. Only of caches with a disk.
+    CacheHits = Counter "equipoise_cache_hits_total" ["cache", "tier"];
+    /// Bytes that a cache of `caches` holds in memory, those of responses on their way included.
     CacheBytes = Gauge "equipoise_cache_bytes" ["cache"];
-    /// Responses that a cache holds.
+    /// Responses that a cache holds in memory.
     CacheEntries = Gauge "equipoise_cache_entries" ["cache"];
     /// Responses that made room for others in a cache.
     CacheEvictions = Counter "equipoise_cache_evictions_total" ["cache"];

@@ -391,6 +391,11 @@ fn every_metric_of_the_table_reaches_the_page() {
         (Metric::CacheEvictions, &["pages"]),
         (Metric::CachePurges, &["pages"]),
         (Metric::CacheRequests, &["pages", "hit"]),
+        (Metric::CacheDiskBytes, &["pages"]),
+        (Metric::CacheDiskEntries, &["pages"]),
+        (Metric::CacheDiskEvictions, &["pages"]),
+        (Metric::CacheDiskFailures, &["pages", "write"]),
+        (Metric::CacheHits, &["pages", "disk"]),
         (Metric::BuildInfo, &["1"]),
     ]
     .into_iter()

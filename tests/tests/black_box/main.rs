@@ -19,6 +19,7 @@ mod breakers;
 mod buffer;
 mod buffer_spool;
 mod cache;
+mod cache_disk;
 mod canary;
 mod checking;
 mod client_credentials;

@@ -234,12 +234,19 @@ fn tables(action: Option<&TableAction>, told: &Value) -> String {
 
 fn caches(told: &Value) -> String {
     let keys = ["name", "entries", "bytes", "memory", "hits", "misses", "evictions", "purged"];
-    let row = |one: &Value| keys.map(|key| text(&one[key])).to_vec();
+    let row = |one: &Value| {
+        let mut cells = keys.map(|key| text(&one[key])).to_vec();
+        cells.extend(["entries", "bytes"].map(|key| one["disk"].get(key).map_or_else(|| "-".to_owned(), text)));
+        cells
+    };
     let rows: Vec<_> = list(&told["caches"]).map(row).collect();
     if rows.is_empty() {
         return "there are no caches\n".to_owned();
     }
-    table(&["NAME", "ENTRIES", "BYTES", "MAX", "HITS", "MISSES", "EVICTED", "PURGED"], &rows)
+    table(
+        &["NAME", "ENTRIES", "BYTES", "MAX", "HITS", "MISSES", "EVICTED", "PURGED", "ON DISK", "BYTES ON DISK"],
+        &rows,
+    )
 }
 
 fn entries(rows: &[&Value]) -> String {

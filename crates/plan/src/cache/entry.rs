@@ -11,8 +11,11 @@ use model::{ResponseHead, Version};
 use super::control::trimmed;
 use super::date;
 use super::fresh::{Clock, Freshness};
+use super::purges::Tagged;
+use super::shard::Kept;
 use super::validate::named;
 use super::vary::{self, Varied};
+use crate::content::Content;
 
 /// Bytes of one piece of a body.
 pub const CHUNK_BYTES: usize = 64 << 10;
@@ -34,17 +37,24 @@ const NOT_STORED: [&[u8]; 12] = [
     b"age",
 ];
 
-/// A body, whole, in pieces of [`CHUNK_BYTES`] but for the last.
+/// A body, whole: in memory, in pieces of [`CHUNK_BYTES`] but for the last, or in a file.
 #[derive(Default)]
 pub struct Body {
     chunks: Vec<Box<[u8]>>,
+    file: Option<Arc<dyn Content>>,
     len: u64,
 }
 
 impl Body {
-    pub(super) fn new(chunks: Vec<Box<[u8]>>) -> Self {
+    /// One in memory, in pieces of [`CHUNK_BYTES`] but for the last.
+    pub fn new(chunks: Vec<Box<[u8]>>) -> Self {
         let len = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-        Self { chunks, len }
+        Self { chunks, file: None, len }
+    }
+
+    /// One of so many bytes that are read from there.
+    pub fn in_file(file: Arc<dyn Content>, len: u64) -> Self {
+        Self { chunks: Vec::new(), file: Some(file), len }
     }
 
     /// Returns its length in bytes.
@@ -57,7 +67,12 @@ impl Body {
         self.len == 0
     }
 
-    /// Returns the bytes from `at` on, as far as they lie together; nothing behind the end.
+    /// Returns what it is read from, if it is not in memory.
+    pub fn file(&self) -> Option<&Arc<dyn Content>> {
+        self.file.as_ref()
+    }
+
+    /// Returns the bytes from `at` on, as far as they lie together in memory; nothing behind the end.
     pub fn piece(&self, at: u64) -> &[u8] {
         let (place, offset) = (at / CHUNK_BYTES as u64, (at % CHUNK_BYTES as u64) as usize);
         let chunk = usize::try_from(place).ok().and_then(|place| self.chunks.get(place));
@@ -112,13 +127,21 @@ impl Entry {
         }
     }
 
-    /// The URL of the key.
-    pub fn url(&self) -> &[u8] {
-        let start = self.key.iter().rposition(|byte| *byte == 0).map_or(0, |zero| zero + 1);
-        &self.key[start..]
+    /// The same without its body.
+    pub(super) fn without_body(&self) -> Self {
+        Self {
+            key: self.key.clone(),
+            head: self.head.clone(),
+            body: Arc::default(),
+            variant: self.variant.clone(),
+            tags: self.tags.clone(),
+            fresh: self.fresh,
+            clock: self.clock,
+            is_stale: AtomicBool::new(self.is_marked_stale()),
+        }
     }
 
-    /// Bytes that it takes.
+    /// Bytes that it takes in memory, those of a body in a file included.
     pub fn bytes(&self) -> u64 {
         let tags: usize = self.tags.iter().map(|tag| tag.len() + 16).sum();
         let held =
@@ -131,10 +154,15 @@ impl Entry {
         self.is_stale.store(true, Ordering::Relaxed);
     }
 
+    /// Returns whether it must be validated before it is served as fresh again.
+    pub fn is_marked_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Relaxed)
+    }
+
     /// Returns for how many more seconds it is fresh; less than 0 when it is stale.
     pub fn fresh_for(&self, now: u64) -> i64 {
         let left = self.fresh.lifetime as i64 - self.clock.age(now) as i64;
-        if self.is_stale.load(Ordering::Relaxed) { left.min(0) - 1 } else { left }
+        if self.is_marked_stale() { left.min(0) - 1 } else { left }
     }
 
     /// Its entity tag.
@@ -160,6 +188,30 @@ impl Entry {
             }
         }
         head
+    }
+}
+
+impl Tagged for Entry {
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn tags(&self) -> &[Box<[u8]>] {
+        &self.tags
+    }
+}
+
+impl Kept for Entry {
+    fn variant(&self) -> &[Varied] {
+        &self.variant
+    }
+
+    fn received(&self) -> u64 {
+        self.clock.received
+    }
+
+    fn mark_stale(&self) {
+        Self::mark_stale(self);
     }
 }
 

@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use super::disk::{DiskContent, DiskJob, Finished};
 use super::entry::{Body, CHUNK_BYTES, Entry};
 use super::flight::Pilot;
-use super::store::{Begun, CacheStore};
+use super::store::CacheStore;
+use super::validity::Begun;
+
+/// With a disk, a longer body than this share of the memory, one sixteenth, goes there as it comes.
+const IN_MEMORY_SHARE: u64 = 16;
 
 /// Keeps the body of a response as it passes, and stores both when it is whole. A part is dropped.
 pub struct Filling {
@@ -20,6 +25,10 @@ pub struct Filling {
     begun: Begun,
     /// Others wait for it.
     pilot: Option<Pilot>,
+    /// It goes to disk as it comes: by this number, and with this room taken.
+    on_disk: Option<(u64, u64)>,
+    /// The disk takes nothing at present, so that it stays in memory.
+    is_refused: bool,
 }
 
 impl Filling {
@@ -29,8 +38,9 @@ impl Filling {
         (body_max, expected): (u64, Option<u64>),
         begun: Begun,
     ) -> Self {
-        let (chunks, len, reserved, pilot) = (Vec::new(), 0, 0, None);
-        Self { store, hash, entry: Some(entry), chunks, len, body_max, expected, reserved, begun, pilot }
+        let entry = Some(entry);
+        let (chunks, len, reserved, pilot, on_disk) = (Vec::new(), 0, 0, None, None);
+        Self { store, hash, entry, chunks, len, body_max, expected, reserved, begun, pilot, on_disk, is_refused: false }
     }
 
     /// Ends the wait of others with it.
@@ -42,13 +52,16 @@ impl Filling {
 
     /// Stores it: the body is over, and whole.
     pub fn finish(&mut self) {
-        let Some(mut entry) = self.entry.take() else { return };
-        if self.expected.is_none_or(|expected| expected == self.len) {
-            let chunks = std::mem::take(&mut self.chunks).into_iter().map(Vec::into_boxed_slice).collect();
-            entry.body = Arc::new(Body::new(chunks));
-            // First this, so that its bytes are not counted twice.
-            self.give_up();
-            self.store.insert(self.hash, entry, self.begun);
+        if self.entry.is_some() && self.expected.is_none_or(|expected| expected == self.len) {
+            if self.on_disk.is_some() {
+                self.finish_on_disk();
+            } else if let Some(mut entry) = self.entry.take() {
+                let chunks = std::mem::take(&mut self.chunks).into_iter().map(Vec::into_boxed_slice).collect();
+                entry.body = Arc::new(Body::new(chunks));
+                // First this, so that its bytes are not counted twice.
+                self.give_up();
+                self.store.insert(self.hash, entry, self.begun);
+            }
         }
         self.pilot = None;
     }
@@ -57,6 +70,10 @@ impl Filling {
         self.entry = None;
         self.chunks = Vec::new();
         self.store.release(std::mem::take(&mut self.reserved));
+        if let (Some((number, room)), Some(disk)) = (self.on_disk.take(), disk(&self.store)) {
+            disk.end(DiskJob::Abort { number });
+            disk.give_room(room);
+        }
     }
 
     fn take(&mut self, mut bytes: &[u8]) -> bool {
@@ -64,16 +81,12 @@ impl Filling {
         if self.len > self.body_max || self.expected.is_some_and(|expected| self.len > expected) {
             return false;
         }
+        if self.on_disk.is_none() && !self.is_refused && self.is_for_disk() && !self.begin_on_disk() {
+            return false;
+        }
         while !bytes.is_empty() {
-            if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK_BYTES) {
-                let taken = (self.chunks.len() * CHUNK_BYTES) as u64;
-                let left = self.expected.map_or(CHUNK_BYTES as u64, |expected| expected - taken);
-                let room = left.min(CHUNK_BYTES as u64);
-                if !self.store.reserve(self.hash, room) {
-                    return false;
-                }
-                self.reserved += room;
-                self.chunks.push(Vec::with_capacity(room as usize));
+            if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK_BYTES) && !self.begin_chunk() {
+                return false;
             }
             let Some(chunk) = self.chunks.last_mut() else { return false };
             let (now, later) = bytes.split_at(bytes.len().min(CHUNK_BYTES - chunk.len()));
@@ -82,9 +95,71 @@ impl Filling {
         }
         true
     }
-}
 
-impl Filling {
+    fn begin_chunk(&mut self) -> bool {
+        if self.on_disk.is_some() {
+            let is_sent = self.send_chunks();
+            self.chunks.push(Vec::with_capacity(CHUNK_BYTES));
+            return is_sent;
+        }
+        let taken = (self.chunks.len() * CHUNK_BYTES) as u64;
+        let left = self.expected.map_or(CHUNK_BYTES as u64, |expected| expected - taken);
+        let room = left.min(CHUNK_BYTES as u64);
+        if !self.store.reserve(self.hash, room) {
+            return false;
+        }
+        self.reserved += room;
+        self.chunks.push(Vec::with_capacity(room as usize));
+        true
+    }
+
+    /// Whether it is too long for memory.
+    fn is_for_disk(&self) -> bool {
+        let most = self.store.settings().memory / IN_MEMORY_SHARE;
+        self.expected.unwrap_or(self.len).max(self.len) > most && disk(&self.store).is_some()
+    }
+
+    /// What was kept in memory goes to disk, and what comes, too.
+    fn begin_on_disk(&mut self) -> bool {
+        let (Some(entry), Some(disk)) = (&self.entry, disk(&self.store)) else { return false };
+        let Some(number) = disk.begin(Arc::new(entry.without_body())) else {
+            self.is_refused = true;
+            return true;
+        };
+        self.on_disk = Some((number, 0));
+        // A chunk that is not full yet stays, and those before it go.
+        let Some(last) = self.chunks.pop() else { return true };
+        let is_sent = self.send_chunks();
+        self.chunks.push(last);
+        is_sent
+    }
+
+    fn send_chunks(&mut self) -> bool {
+        let chunks = std::mem::take(&mut self.chunks);
+        self.store.release(std::mem::take(&mut self.reserved));
+        let (Some((number, room)), Some(disk)) = (&mut self.on_disk, disk(&self.store)) else { return false };
+        chunks.into_iter().all(|bytes| {
+            let taken = bytes.len() as u64;
+            let has_room = disk.take_room(taken);
+            *room += if has_room { taken } else { 0 };
+            has_room && disk.append(*number, bytes)
+        })
+    }
+
+    fn finish_on_disk(&mut self) {
+        if !self.send_chunks() {
+            self.give_up();
+            return;
+        }
+        let (Some(entry), Some((number, room))) = (self.entry.take(), self.on_disk.take()) else { return };
+        self.store.supersede(self.hash, &entry);
+        if let Some(disk) = disk(&self.store) {
+            let (hash, begun, pilot) = (self.hash, self.begun, self.pilot.take());
+            disk.give_room(room);
+            disk.end(DiskJob::Finish(Box::new(Finished { number, hash, begun, pilot })));
+        }
+    }
+
     /// Keeps the next bytes.
     pub fn see(&mut self, bytes: &[u8]) {
         if self.entry.is_some() && !self.take(bytes) {
@@ -94,6 +169,10 @@ impl Filling {
             self.pilot = None;
         }
     }
+}
+
+fn disk(store: &CacheStore) -> Option<&DiskContent> {
+    store.disk().map(|disk| &**disk.content())
 }
 
 impl Drop for Filling {

@@ -3,8 +3,10 @@
 //!
 //! The filter `cache` decides by these, and the data plane sends what it finds. Times are whole seconds since 1970, as arguments.
 
+mod ask;
 pub mod control;
 pub mod date;
+pub mod disk;
 pub mod entry;
 pub mod filling;
 pub mod flight;
@@ -17,11 +19,15 @@ pub mod serve;
 mod shard;
 pub mod store;
 pub mod validate;
+mod validity;
 pub mod vary;
 
+pub use ask::DiskAsk;
+pub use disk::{Disk, DiskContent, DiskEntry, DiskJob, DiskJobs, FileName};
 pub use entry::{Body, Entry};
 pub use filling::Filling;
 pub use flight::{Flight, Waiter};
 pub use purges::Purge;
 pub use serve::{Form, Served};
-pub use store::{Begun, CacheStore};
+pub use store::{CacheStore, Room};
+pub use validity::Begun;

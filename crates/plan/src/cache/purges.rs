@@ -4,10 +4,23 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::entry::Entry;
-
 /// Purges that are remembered. A response that was asked for before all of them is not stored.
 const KEPT: usize = 64;
+
+/// A stored response, by what is purged.
+pub(super) trait Tagged {
+    /// The key, see [`super::key`].
+    fn key(&self) -> &[u8];
+
+    /// Its tags.
+    fn tags(&self) -> &[Box<[u8]>];
+
+    /// The URL of the key.
+    fn url(&self) -> &[u8] {
+        let key = self.key();
+        &key[key.iter().rposition(|byte| *byte == 0).map_or(0, |zero| zero + 1)..]
+    }
+}
 
 /// What is purged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,12 +37,12 @@ pub enum Purge {
 
 impl Purge {
     /// Returns whether it removes this entry.
-    pub(super) fn means(&self, entry: &Entry) -> bool {
+    pub(super) fn means(&self, entry: &impl Tagged) -> bool {
         match self {
             Self::All => true,
             Self::Url(url) => entry.url() == url,
             Self::Prefix(prefix) => entry.url().starts_with(prefix),
-            Self::Tag(tag) => entry.tags.iter().any(|known| **known == **tag),
+            Self::Tag(tag) => entry.tags().iter().any(|known| **known == **tag),
         }
     }
 }
@@ -59,7 +72,7 @@ impl Purges {
     }
 
     /// Returns whether one of those after the first `count` would have removed this entry, or that is not known any more.
-    pub(super) fn have_meant(&self, entry: &Entry, count: u64) -> bool {
+    pub(super) fn have_meant(&self, entry: &impl Tagged, count: u64) -> bool {
         if self.count() == count {
             return false;
         }

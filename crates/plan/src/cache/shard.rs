@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use model::fields::Fields;
 
-use super::entry::Entry;
-use super::vary;
+use super::purges::Tagged;
+use super::vary::{self, Varied};
 
 /// Variants of one key; the oldest makes room.
 const VARIANTS_MAX: usize = 32;
@@ -22,14 +22,26 @@ const SMALL_SHARE: u64 = 10;
 
 const NONE: u32 = u32::MAX;
 
+/// What a shard holds.
+pub(super) trait Kept: Tagged {
+    /// What tells it from others of its key.
+    fn variant(&self) -> &[Varied];
+
+    /// When it came, in seconds since 1970.
+    fn received(&self) -> u64;
+
+    /// Has it be validated before it is served as fresh again.
+    fn mark_stale(&self);
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Queue {
     Small,
     Main,
 }
 
-struct Slot {
-    entry: Arc<Entry>,
+struct Slot<T> {
+    entry: Arc<T>,
     hash: u64,
     bytes: u64,
     uses: u8,
@@ -51,38 +63,58 @@ struct List {
 }
 
 /// See the module.
-pub(super) struct Shard {
+pub(super) struct Shard<T> {
     first: HashMap<u64, u32>,
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<Slot<T>>>,
     free: Vec<u32>,
     small: List,
     main: List,
     ghosts: Box<[u64]>,
+    /// Entries that were removed, for shards that note them.
+    gone: Option<Vec<Arc<T>>>,
 }
 
-impl Default for Shard {
+impl<T> Default for Shard<T> {
     fn default() -> Self {
         let empty = List { head: NONE, tail: NONE, bytes: 0 };
         let ghosts = Box::default();
-        Self { first: HashMap::new(), slots: Vec::new(), free: Vec::new(), small: empty, main: empty, ghosts }
+        Self {
+            first: HashMap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            small: empty,
+            main: empty,
+            ghosts,
+            gone: None,
+        }
     }
 }
 
-impl Shard {
+impl<T: Kept> Shard<T> {
+    /// One that notes what is removed.
+    pub(super) fn noting() -> Self {
+        Self { gone: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// Returns what was removed since the last time.
+    pub(super) fn take_gone(&mut self) -> Vec<Arc<T>> {
+        self.gone.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     /// The newest of those entries of a key that were stored for such a request.
-    pub(super) fn find(&mut self, (hash, key): (u64, &[u8]), request: &Fields) -> Option<Arc<Entry>> {
+    pub(super) fn find(&mut self, (hash, key): (u64, &[u8]), request: &Fields) -> Option<Arc<T>> {
         let mut found: Option<u32> = None;
         let mut at = self.first.get(&hash).copied().unwrap_or(NONE);
         while let Some(slot) = self.slot(at) {
             let is_newer = found
                 .and_then(|found| self.slot(found))
-                .is_none_or(|best| best.entry.clock.received < slot.entry.clock.received);
+                .is_none_or(|best| best.entry.received() < slot.entry.received());
             let next = slot.sibling;
-            if is_newer && *slot.entry.key == *key && vary::holds(&slot.entry.variant, request) {
+            if is_newer && slot.entry.key() == key && vary::holds(slot.entry.variant(), request) {
                 found = Some(at);
             }
             at = next;
@@ -92,20 +124,39 @@ impl Shard {
         Some(Arc::clone(&slot.entry))
     }
 
+    /// Returns the entry of this very variant.
+    pub(super) fn of_variant(&self, (hash, key): (u64, &[u8]), variant: &[Varied]) -> Option<&Arc<T>> {
+        let mut at = self.first.get(&hash).copied().unwrap_or(NONE);
+        while let Some(slot) = self.slot(at) {
+            if slot.entry.key() == key && slot.entry.variant() == variant {
+                return Some(&slot.entry);
+            }
+            at = slot.sibling;
+        }
+        None
+    }
+
+    /// All entries.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.slots.iter().flatten().map(|slot| &slot.entry)
+    }
+
     /// Puts an entry in the place of the one of the same variant, or beside the others. Returns the bytes of those that it replaces.
-    pub(super) fn insert(&mut self, hash: u64, entry: Arc<Entry>, bytes: u64) -> u64 {
+    pub(super) fn insert(&mut self, hash: u64, entry: Arc<T>, bytes: u64) -> u64 {
         let (mut at, mut count, mut oldest) = (self.first.get(&hash).copied().unwrap_or(NONE), 0, NONE);
         let mut freed = 0;
         while let Some(slot) = self.slot_mut(at) {
             let next = slot.sibling;
-            if *slot.entry.key != *entry.key {
+            if slot.entry.key() != entry.key() {
                 // Another key of the same hash.
                 freed += self.remove(at);
-            } else if slot.entry.variant == entry.variant {
+            } else if slot.entry.variant() == entry.variant() {
                 let (before, queue) = (slot.bytes, slot.queue);
-                (slot.entry, slot.bytes) = (entry, bytes);
+                let replaced = std::mem::replace(&mut slot.entry, entry);
+                slot.bytes = bytes;
                 let list = self.list(queue);
                 list.bytes = list.bytes - before + bytes;
+                self.note_gone(replaced);
                 return freed + before;
             } else {
                 (count, oldest) = (count + 1, at);
@@ -134,7 +185,7 @@ impl Shard {
     }
 
     /// Removes this entry, if it is still there. Returns its bytes.
-    pub(super) fn remove_entry(&mut self, hash: u64, entry: &Arc<Entry>) -> u64 {
+    pub(super) fn remove_entry(&mut self, hash: u64, entry: &Arc<T>) -> u64 {
         let mut at = self.first.get(&hash).copied().unwrap_or(NONE);
         while let Some(slot) = self.slot(at) {
             if Arc::ptr_eq(&slot.entry, entry) {
@@ -145,11 +196,19 @@ impl Shard {
         0
     }
 
+    /// Removes the entry of this very variant. Returns its bytes.
+    pub(super) fn remove_variant(&mut self, key: (u64, &[u8]), variant: &[Varied]) -> u64 {
+        match self.of_variant(key, variant).cloned() {
+            Some(entry) => self.remove_entry(key.0, &entry),
+            None => 0,
+        }
+    }
+
     /// Removes all entries of a key. Returns their bytes.
     pub(super) fn remove_key(&mut self, hash: u64, key: &[u8]) -> u64 {
         let (mut at, mut freed) = (self.first.get(&hash).copied().unwrap_or(NONE), 0);
         while let Some(slot) = self.slot(at) {
-            let (next, is_it) = (slot.sibling, *slot.entry.key == *key);
+            let (next, is_it) = (slot.sibling, slot.entry.key() == key);
             if is_it {
                 freed += self.remove(at);
             }
@@ -159,7 +218,7 @@ impl Shard {
     }
 
     /// Removes the entries that are meant, or marks them as stale. Returns how many, and the bytes that are free.
-    pub(super) fn purge(&mut self, is_soft: bool, is_meant: impl Fn(&Entry) -> bool) -> (u64, u64) {
+    pub(super) fn purge(&mut self, is_soft: bool, is_meant: impl Fn(&T) -> bool) -> (u64, u64) {
         let (mut count, mut freed) = (0, 0);
         for place in 0..self.slots.len() as u32 {
             let Some(slot) = self.slot(place).filter(|slot| is_meant(&slot.entry)) else { continue };
@@ -171,7 +230,8 @@ impl Shard {
             }
         }
         if self.len() == 0 {
-            *self = Self::default();
+            let gone = self.gone.take();
+            *self = Self { gone, ..Self::default() };
         }
         (count, freed)
     }
@@ -205,6 +265,12 @@ impl Shard {
         }
     }
 
+    fn note_gone(&mut self, entry: Arc<T>) {
+        if let Some(gone) = &mut self.gone {
+            gone.push(entry);
+        }
+    }
+
     fn is_ghost(&self, hash: u64) -> bool {
         self.ghosts.get(hash as usize % GHOSTS).is_some_and(|ghost| *ghost == hash)
     }
@@ -216,11 +282,11 @@ impl Shard {
         self.ghosts[hash as usize % GHOSTS] = hash;
     }
 
-    fn slot(&self, place: u32) -> Option<&Slot> {
+    fn slot(&self, place: u32) -> Option<&Slot<T>> {
         self.slots.get(place as usize)?.as_ref()
     }
 
-    fn slot_mut(&mut self, place: u32) -> Option<&mut Slot> {
+    fn slot_mut(&mut self, place: u32) -> Option<&mut Slot<T>> {
         self.slots.get_mut(place as usize)?.as_mut()
     }
 
@@ -271,6 +337,9 @@ impl Shard {
         self.unlink(place);
         let Some(slot) = self.slots.get_mut(place as usize).and_then(Option::take) else { return 0 };
         self.free.push(place);
+        if self.gone.is_some() {
+            self.note_gone(Arc::clone(&slot.entry));
+        }
         if self.first.get(&slot.hash) == Some(&place) {
             if slot.sibling == NONE {
                 self.first.remove(&slot.hash);

@@ -1,17 +1,19 @@
 //! The store of a cache, which all workers share.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::fields::Fields;
 
+use super::disk::{Disk, DiskContent, DiskEntry};
 use super::entry::Entry;
 use super::flight::{Flight, Flights, Pilot};
-use super::marks::{Marks, Times};
-use super::purges::{Purge, Purges};
+use super::marks::Marks;
+use super::purges::Purge;
 use super::shard::Shard;
-use crate::keyed;
+use super::validity::{Begun, Validity};
 
 const SHARDS: usize = 64;
 /// Responses that are on their way may take this share of the memory: one quarter.
@@ -23,43 +25,55 @@ const PASS_SECONDS: u32 = 10;
 pub struct CacheStore {
     settings: model::cache::Cache,
     content: Arc<Content>,
+    disk: Option<Disk>,
 }
 
 /// What is kept over changes of the configuration.
 struct Content {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<Shard<Entry>>]>,
     flights: Arc<Flights>,
-    /// Against keys that are chosen to fall onto each other.
-    hash_key: OnceLock<[u64; 2]>,
+    validity: Arc<Validity>,
     bytes: AtomicU64,
     filling: AtomicU64,
-    purges: Purges,
     evictions: AtomicU64,
     purged: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
-    /// When a request has invalidated a key.
-    invalidated: Times,
     /// Until when no request waits for responses of a key.
     passed: Marks,
     /// How often a key was asked for.
     asked: Marks,
 }
 
-/// When a response was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begun {
-    /// The second.
-    pub at: u64,
-    /// How many purges were before, by [`CacheStore::purges`].
-    pub purges: u64,
+/// Room in memory for a response that is read from disk, which is given back when it is dropped.
+#[derive(Debug)]
+pub struct Room<'a> {
+    store: &'a CacheStore,
+    bytes: u64,
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.store.release(self.bytes);
+    }
 }
 
 impl CacheStore {
     /// A store with these settings. What `before` holds stays, within the new bounds.
     pub fn new(settings: model::cache::Cache, before: Option<&Self>) -> Self {
         let content = before.map_or_else(|| Arc::new(Content::new()), |before| Arc::clone(&before.content));
-        Self { settings, content }
+        let before = before.and_then(|before| before.disk.as_ref());
+        let disk = settings.disk.clone().map(|disk| Disk::new(disk, &content.validity, before));
+        Self { settings, content, disk }
+    }
+
+    /// The disk, if it has one.
+    pub fn disk(&self) -> Option<&Disk> {
+        self.disk.as_ref()
+    }
+
+    fn on_disk(&self) -> Option<&DiskContent> {
+        self.disk.as_ref().map(|disk| &**disk.content())
     }
 
     /// The settings.
@@ -69,7 +83,7 @@ impl CacheStore {
 
     /// Returns the hash of a key. `chance` gives random bits the first time.
     pub fn hash(&self, key: &[u8], chance: &mut dyn FnMut() -> u64) -> u64 {
-        keyed::hash(*self.content.hash_key.get_or_init(|| [chance(), chance()]), key)
+        self.content.validity.hash(key, chance)
     }
 
     /// Returns the newest response that answers such a request, fresh or stale.
@@ -81,6 +95,9 @@ impl CacheStore {
     pub fn remove(&self, hash: u64, entry: &Arc<Entry>) {
         let freed = self.content.shard(hash).remove_entry(hash, entry);
         self.content.bytes.fetch_sub(freed, Ordering::Relaxed);
+        if let Some(disk) = self.on_disk() {
+            disk.forget_variant(hash, entry);
+        }
     }
 
     /// Counts an answer: from the store, or from an endpoint.
@@ -116,50 +133,104 @@ impl CacheStore {
 
     /// The present state, for [`Self::insert`].
     pub fn purges(&self) -> u64 {
-        self.content.purges.count()
+        self.content.validity.purges.count()
     }
 
-    /// Stores a response, which was asked for at `begun`. One that was purged or invalidated meanwhile is
+    /// Stores a response, which was asked for at `begun`, in memory and on disk. One that was purged or invalidated meanwhile is
     /// not stored.
     pub fn insert(&self, hash: u64, entry: Entry, begun: Begun) -> bool {
+        let entry = Arc::new(entry);
+        let is_on_disk = self.on_disk().is_some_and(|disk| disk.write(hash, Arc::clone(&entry), begun));
+        if entry.body.file().is_some() {
+            self.forget_in_memory(hash, &entry);
+            return is_on_disk;
+        }
+        self.insert_in_memory(hash, entry, begun) || is_on_disk
+    }
+
+    fn insert_in_memory(&self, hash: u64, entry: Arc<Entry>, begun: Begun) -> bool {
         let bytes = entry.bytes();
+        let content = &*self.content;
         if bytes > self.settings.memory {
+            self.forget_in_memory(hash, &entry);
             return false;
         }
-        let content = &*self.content;
         content.bytes.fetch_add(bytes, Ordering::Relaxed);
         let replaced = {
             let mut shard = content.shard(hash);
-            let is_void = content.invalidated.last(hash).is_some_and(|at| u64::from(at) >= begun.at);
-            if is_void || content.purges.have_meant(&entry, begun.purges) {
-                None
-            } else {
-                Some(shard.insert(hash, Arc::new(entry), bytes))
-            }
+            let is_void = content.validity.is_void(hash, &*entry, begun);
+            if is_void { None } else { Some(shard.insert(hash, entry, bytes)) }
         };
         content.bytes.fetch_sub(replaced.unwrap_or(bytes), Ordering::Relaxed);
         self.make_room(hash);
         replaced.is_some()
     }
 
+    /// Removes from memory what is older than a response that goes to disk alone.
+    pub(super) fn supersede(&self, hash: u64, entry: &Entry) {
+        self.forget_in_memory(hash, entry);
+        if let Some(disk) = self.on_disk() {
+            disk.forget_variant(hash, entry);
+        }
+    }
+
+    /// What is older than this must not stay.
+    fn forget_in_memory(&self, hash: u64, entry: &Entry) {
+        let freed = self.content.shard(hash).remove_variant((hash, &entry.key), &entry.variant);
+        self.content.bytes.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// Takes room for a response that is read from disk, whole. `None`: there is none.
+    pub fn room(&self, hash: u64, bytes: u64) -> Option<Room<'_>> {
+        self.reserve(hash, bytes).then_some(Room { store: self, bytes })
+    }
+
+    /// Takes a response into memory that was read from this file, unless there is a newer one by now.
+    pub fn promote(&self, (hash, begun): (u64, Begun), read: &Arc<Entry>, from: &DiskEntry) {
+        let is_current = self.on_disk().is_some_and(|disk| disk.holds(hash, from));
+        let is_new = || self.content.shard(hash).of_variant((hash, &read.key), &read.variant).is_none();
+        if is_current && is_new() {
+            self.insert_in_memory(hash, Arc::clone(read), begun);
+        }
+    }
+
     /// Removes a key at `now`, because its resource has changed (RFC 9111 section 4.4).
     pub fn invalidate(&self, (hash, key): (u64, &[u8]), now: u64) {
-        self.content.invalidated.put(hash, now as u32);
+        self.content.validity.invalidated.put(hash, now as u32);
         let freed = self.content.shard(hash).remove_key(hash, key);
         self.content.bytes.fetch_sub(freed, Ordering::Relaxed);
+        if let Some(disk) = self.on_disk() {
+            disk.remove_key(hash, key);
+        }
     }
 
     /// Removes what is meant, or has it be validated before it is served again. Returns the number of responses. It looks at all of them.
     pub fn purge(&self, what: &Purge, is_soft: bool) -> u64 {
-        self.content.purges.add(what.clone());
-        let mut count = 0;
+        self.content.validity.purges.add(what.clone());
+        let (mut count, twins) = (0, Cell::new(0));
+        let has_twin = |entry: &Entry| self.on_disk().is_some_and(|disk| disk.has_variant(entry));
         for shard in &self.content.shards {
-            let (removed, freed) = lock(shard).purge(is_soft, |entry| what.means(entry));
+            let (removed, freed) = lock(shard).purge(is_soft, |entry| {
+                let is_meant = what.means(entry);
+                twins.set(twins.get() + u64::from(is_meant && has_twin(entry)));
+                is_meant
+            });
             self.content.bytes.fetch_sub(freed, Ordering::Relaxed);
             count += removed;
         }
+        // What is in memory and on disk is one response.
+        let on_disk = self.on_disk().map_or(0, |disk| disk.purge(what, is_soft));
+        count += on_disk.saturating_sub(twins.get());
         self.content.purged.fetch_add(count, Ordering::Relaxed);
         count
+    }
+
+    /// Calls this when what has been purged is gone from the disk, too; at once without one.
+    pub fn when_gone(&self, then: Box<dyn FnOnce() + Send>) {
+        match self.on_disk() {
+            Some(disk) => disk.flush(then),
+            None => then(),
+        }
     }
 
     /// Takes room for a response on its way; `false` if there is none.
@@ -228,21 +299,19 @@ impl Content {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             flights: Arc::default(),
-            hash_key: OnceLock::new(),
+            validity: Arc::default(),
             bytes: AtomicU64::new(0),
             filling: AtomicU64::new(0),
-            purges: Purges::default(),
             evictions: AtomicU64::new(0),
             purged: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
-            invalidated: Times::default(),
             passed: Marks::default(),
             asked: Marks::default(),
         }
     }
 
-    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<Entry>> {
         lock(&self.shards[place(hash)])
     }
 }
@@ -251,7 +320,7 @@ fn place(hash: u64) -> usize {
     (hash >> 32) as usize % SHARDS
 }
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Mutex<Shard<Entry>>) -> MutexGuard<'_, Shard<Entry>> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -19,6 +19,18 @@ pub struct Varied {
     value: Option<Box<[u8]>>,
 }
 
+impl Varied {
+    /// The value that a request had of this field, in the form of [`of`]; `None`: it had none.
+    pub(super) fn new(name: &[u8], value: Option<&[u8]>) -> Self {
+        Self { name: name.into(), value: value.map(Into::into) }
+    }
+
+    /// Returns name and value.
+    pub(super) fn parts(&self) -> (&[u8], Option<&[u8]>) {
+        (&self.name, self.value.as_deref())
+    }
+}
+
 /// Returns what tells the variant of this response from others. Returns `None` if it varies by more than the fields of its request (`*`),
 /// or by too much.
 pub fn of(response: &Fields, request: &Fields) -> Option<Box<[Varied]>> {

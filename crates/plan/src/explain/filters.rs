@@ -82,7 +82,7 @@ fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -
             Flow::Need(Need::Store(_)) => Found::Store(Err(Away)),
             Flow::Need(Need::Body { .. }) => Found::Body(Ok(&none)),
             // Explaining reads no files.
-            Flow::Need(Need::File(_)) => return (Flow::Continue, None),
+            Flow::Need(Need::File(_) | Need::Cached(_)) => return (Flow::Continue, None),
             Flow::Need(Need::Call(call) | Need::Grpc(call)) => return (Flow::Continue, Some(call.cluster)),
             Flow::Need(Need::Apart(apart)) => return (Flow::Continue, Some(apart.call.cluster)),
             end => return (end, None),

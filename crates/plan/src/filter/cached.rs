@@ -16,6 +16,10 @@ pub(super) struct Cached {
     pub until: Option<Instant>,
     /// How often it has waited.
     pub waits: u32,
+    /// How often it has asked the disk.
+    pub reads: u32,
+    /// What it has been given from the disk is served.
+    pub is_from_disk: bool,
     /// The response is on its way from an endpoint.
     pub fetch: Option<Fetch>,
     /// The request may change what is stored under this key.

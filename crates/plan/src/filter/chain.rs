@@ -55,10 +55,10 @@ impl Chain {
         before: Option<&Self>,
         beside: (&[Arc<Table>], Maps<'_>),
     ) -> Result<Self, Vec<Issue>> {
-        Self::compile_among(uses, before, beside, &[])
+        Self::compile_among(uses, before, beside, (&[], 0))
     }
 
-    /// The same where they may use these caches, too.
+    /// The same where they may use these caches, too. `identity`: a hash of what the route is, the same in every process.
     ///
     /// # Errors
     /// As [`Self::compile_with`].
@@ -66,7 +66,7 @@ impl Chain {
         uses: &[FilterUse],
         before: Option<&Self>,
         (tables, maps): (&[Arc<Table>], Maps<'_>),
-        caches: &[Arc<CacheStore>],
+        (caches, identity): (&[Arc<CacheStore>], u64),
     ) -> Result<Self, Vec<Issue>> {
         let (mut request, mut issues) = (Vec::new(), Vec::new());
         let mut response: Vec<Box<dyn ResponseStep>> = Vec::new();
@@ -75,6 +75,7 @@ impl Chain {
         let (mut guarded, mut guarded_response) = (Vec::new(), Vec::new());
         let before = before.map_or(&[][..], |chain| &chain.holdings.kept);
         let mut compiling = Compiling::after(before).among(uses).beside(tables).with_maps(maps).with_caches(caches);
+        compiling = compiling.of_route(identity);
         for (place, used) in uses.iter().enumerate() {
             match compile_one((place, used), &mut compiling) {
                 Ok(steps) => {

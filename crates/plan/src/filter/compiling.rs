@@ -63,6 +63,8 @@ pub struct Compiling<'a> {
     tables: Option<&'a [Arc<Table>]>,
     /// Those that are used.
     used: Vec<Arc<Table>>,
+    /// Hash of what the route is asked for, and the filters that have an id that follows from it.
+    identity: (u64, u64),
     /// All caches, and those that are used; `None`: they are not known, as where settings are only checked.
     caches: (Option<&'a [Arc<CacheStore>]>, Vec<Arc<CacheStore>>),
 }
@@ -116,8 +118,20 @@ impl<'a> Compiling<'a> {
             filter: (0, ""),
             tables: None,
             used,
+            identity: (0, 0),
             caches,
         }
+    }
+
+    /// Says what the route is, by a hash that is the same in every process.
+    pub(super) fn of_route(self, identity: u64) -> Self {
+        Self { identity: (identity, 0), ..self }
+    }
+
+    /// A number that this filter of this route has in every process, while the route is asked for the same.
+    pub(super) fn stable_id(&mut self) -> u64 {
+        self.identity.1 += 1;
+        keyed::hash([self.identity.0, self.identity.1], self.filter.1.as_bytes())
     }
 
     /// Says which caches there are.

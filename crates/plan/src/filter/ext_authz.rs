@@ -173,7 +173,7 @@ impl RequestStep for ExtAuthzStep {
             Found::Body(Ok(body)) => self.call(head, Some(body), turn),
             Found::Body(Err(_)) => Flow::refuse(413, "the request's body is too large to be authorized"),
             Found::Call(Ok(reply)) => self.answered(&reply.body, head, turn),
-            Found::Call(Err(_)) | Found::Work(_) | Found::Now | Found::Store(_) | Found::File(_) => {
+            Found::Call(Err(_)) | Found::Work(_) | Found::Now | Found::Store(_) | Found::File(_) | Found::Cached(_) => {
                 self.fail(head, turn)
             }
         }

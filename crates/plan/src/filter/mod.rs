@@ -119,6 +119,7 @@ use model::{Fault, Issue, LocalResponse, Name, RequestHead, ResponseHead};
 use serde_json::Value;
 
 use crate::cache::Served;
+pub use crate::content::Content;
 
 pub use bandwidth_limit::pace_of_connection;
 pub use body::{
@@ -140,7 +141,7 @@ pub use need::{
 pub use notes::{CacheStatus, LimitStatus, Note, Notes};
 pub use redirected::{Followed, Redirected};
 pub use settings::Settings;
-pub use streamed::{Content, Part, StreamedResponse};
+pub use streamed::{Part, StreamedResponse};
 pub use template::Template;
 pub use turn::Turn;
 

@@ -191,7 +191,8 @@ impl<'a> Compiler<'a> {
             return Some(same.chain.clone());
         }
         let beside = (&*self.tables, self.maps());
-        let compiled = Chain::compile_among(&route.filters, keeper.map(|keeper| &*keeper.chain), beside, &self.caches);
+        let caches = (&*self.caches, caches::identity((route, is_counted(&route.name)), &self.caches));
+        let compiled = Chain::compile_among(&route.filters, keeper.map(|keeper| &*keeper.chain), beside, caches);
         self.take(compiled, || format!("routes/{index}/filters")).map(Arc::new)
     }
 

@@ -2,15 +2,18 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use model::Fault;
+use plan::cache::{DiskAsk, Entry};
 use plan::filter::{FileAsk, FileFound};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::connection::Connection;
+use crate::disk_cache;
 use crate::file_system;
 
 /// Lookups that run or wait at once, over all workers.
@@ -40,9 +43,9 @@ impl Drop for Place {
 }
 
 /// A job that is left out if nobody waits for it any more and it has not begun.
-struct Look(JoinHandle<FileFound>);
+struct Look<T>(JoinHandle<T>);
 
-impl Drop for Look {
+impl<T> Drop for Look<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -57,21 +60,49 @@ pub(super) async fn found(ask: FileAsk, connection: &mut Connection) -> Result<F
     if let Some(found) = file_system::find_now(&ask) {
         return Ok(found);
     }
-    let Some(place) = Place::take() else { return Ok(FileFound::Busy) };
+    let looked = look(move || file_system::find(&ask), connection).await?;
+    Ok(looked.unwrap_or_else(|none| match none {
+        NoLook::Busy => FileFound::Busy,
+        NoLook::Failed => FileFound::Failed,
+    }))
+}
+
+/// Waits until a stored response is read. `None`: it cannot be.
+///
+/// # Errors
+/// As [`found`].
+pub(super) async fn cached(ask: DiskAsk, connection: &mut Connection) -> Result<Option<Arc<Entry>>, Fault> {
+    let read = look(move || disk_cache::read(&ask), connection).await?;
+    Ok(read.unwrap_or(None))
+}
+
+/// Why there is nothing to be told.
+enum NoLook {
+    /// Too many look, or the disk takes too long.
+    Busy,
+    /// The look has panicked.
+    Failed,
+}
+
+async fn look<T: Send + 'static>(
+    run: impl FnOnce() -> T + Send + 'static,
+    connection: &mut Connection,
+) -> Result<Result<T, NoLook>, Fault> {
+    let Some(place) = Place::take() else { return Ok(Err(NoLook::Busy)) };
     let mut look = Look(spawn_blocking(move || {
         let _place = place;
-        file_system::find(&ask)
+        run()
     }));
     connection.watch.set(Instant::now(), PATIENCE);
     poll_fn(|cx| {
         if let Poll::Ready(found) = Pin::new(&mut look.0).poll(cx) {
-            return Poll::Ready(Ok(found.unwrap_or(FileFound::Failed)));
+            return Poll::Ready(Ok(found.map_err(|_| NoLook::Failed)));
         }
         if connection.io.poll_reset(cx).is_ready() {
             return Poll::Ready(Err(Fault::ClosedInWait));
         }
         connection.watch.poll(cx).map(|()| match connection.watch.fault(Fault::VerificationFull) {
-            Fault::VerificationFull => Ok(FileFound::Busy),
+            Fault::VerificationFull => Ok(Err(NoLook::Busy)),
             fault => Err(fault),
         })
     })

@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use model::Fault;
 use plan::RoutePlan;
+use plan::cache::Entry;
 use plan::filter::{Away, FileFound, Flow, Found, Need, Reply, Spent, TooLong};
 
 use self::call::Protocol;
@@ -31,6 +32,7 @@ enum Met {
     Now,
     Store(Result<Spent, Away>),
     File(FileFound),
+    Cached(Option<Arc<Entry>>),
 }
 
 impl Exchange<'_> {
@@ -74,6 +76,7 @@ impl Exchange<'_> {
             // Boxed: it is rare, and its state would make every exchange larger.
             Need::Store(ask) => Box::pin(store::spent(*ask, self)).await.map(Met::Store),
             Need::File(ask) => Box::pin(file::found(*ask, self.connection)).await.map(Met::File),
+            Need::Cached(ask) => Box::pin(file::cached(*ask, self.connection)).await.map(Met::Cached),
             Need::Flight(awaited) => flight::over(&awaited, self).await.map(|()| Met::Now),
             Need::Until(moment) => self.wait_until(moment).await.map(|()| Met::Now),
         }
@@ -100,6 +103,7 @@ impl Exchange<'_> {
             Met::Now => Found::Now,
             Met::Store(spent) => Found::Store(spent),
             Met::File(found) => Found::File(found),
+            Met::Cached(found) => Found::Cached(found),
         };
         let flow = run(self, found);
         self.replay.body = held;

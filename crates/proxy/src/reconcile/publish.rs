@@ -11,6 +11,7 @@ use telemetry::AccessLogs;
 
 use super::shared::{ACKNOWLEDGE, Published, Shared};
 use crate::bound::{Bound, Opened};
+use crate::disk_cache;
 use crate::listen::{self, Transport};
 use crate::socket;
 use crate::socket_file::Undo;
@@ -30,6 +31,7 @@ impl Shared {
             _ => Arc::new(TlsMaterial::build(&plan, &published.tls).map_err(|issues| join(&issues))?),
         };
         socket::check(&plan.clusters)?;
+        disk_cache::prepare(&plan)?;
         let logs = self.open_logs(&plan, &published).map_err(|error| error.to_string())?;
         let (bound, sockets) = self.bind(&plan, &published)?;
         // At those of a process before this one listens, which may have to go on with them as they are.
@@ -46,6 +48,7 @@ impl Shared {
         if let Some(before) = &published.plan {
             plan.take_effect(before);
         }
+        disk_cache::use_folders(&plan);
         let (done, acknowledged) = channel();
         for (worker, sockets) in self.commands.iter().zip(sockets) {
             let (plan, tls, logs, done) = (plan.clone(), tls.clone(), logs.clone(), done.clone());

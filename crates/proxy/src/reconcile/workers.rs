@@ -14,6 +14,7 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::shared::{ACKNOWLEDGE, Published, Shared};
 use crate::clients::Connections;
+use crate::disk_cache;
 use crate::handover::Inheritance;
 use crate::listen::Transport;
 use crate::registry::PARTING;
@@ -171,10 +172,17 @@ impl Drop for Workers {
     }
 }
 
-/// Checks what only the data plane can: certificates, keys and authorities.
+/// Checks what only the data plane can: certificates, keys and authorities, and folders of caches.
 ///
 /// # Errors
 /// Everything that [`Publisher::publish`] would refuse without touching a socket or a file.
 pub fn check(plan: &Plan) -> Result<(), Vec<Issue>> {
-    TlsMaterial::build(plan, &TlsMaterial::default()).map(drop)
+    let tls = TlsMaterial::build(plan, &TlsMaterial::default()).map(drop);
+    match (tls, disk_cache::check(plan)) {
+        (Err(mut issues), Err(more)) => {
+            issues.extend(more);
+            Err(issues)
+        }
+        (tls, folders) => tls.and(folders),
+    }
 }

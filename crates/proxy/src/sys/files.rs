@@ -40,6 +40,18 @@ fn open(directory: libc::c_int, path: &CStr, (flags, resolve): (libc::c_int, u64
     }
 }
 
+/// Returns whether the process may make files in a folder.
+///
+/// # Errors
+/// Why it may not.
+pub(crate) fn may_write(folder: &CStr) -> io::Result<()> {
+    // SAFETY: the path ends with a NUL and lives through the call.
+    let told = unsafe {
+        libc::faccessat(libc::AT_FDCWD, folder.as_ptr(), libc::R_OK | libc::W_OK | libc::X_OK, libc::AT_EACCESS)
+    };
+    if told == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Returns how many descriptors the process may have.
 pub(crate) fn descriptors_max() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

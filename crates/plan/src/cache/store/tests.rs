@@ -7,7 +7,7 @@ use crate::cache::fresh::{Clock, Freshness};
 use crate::cache::vary;
 
 fn store(memory: u64) -> Arc<CacheStore> {
-    Arc::new(CacheStore::new(model::cache::Cache { name: "a".into(), memory }, None))
+    Arc::new(CacheStore::new(model::cache::Cache { name: "a".into(), memory, disk: None }, None))
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -63,7 +63,7 @@ fn the_bound_holds_and_what_is_asked_for_again_survives_a_scan() {
     let kept = (0..20).filter(|number| found(&store, *number).is_some()).count();
     assert!(kept >= 12, "{kept} of 20 are left");
     assert!(store.evictions() > 1_500);
-    let smaller = CacheStore::new(model::cache::Cache { name: "a".into(), memory: 300_000 }, Some(&store));
+    let smaller = CacheStore::new(model::cache::Cache { name: "a".into(), memory: 300_000, disk: None }, Some(&store));
     assert!(smaller.entries() > 100, "what it holds is taken over");
     smaller.insert(smaller.hash(&key(1), &mut || 7), entry(1, "t"), Begun { at: 100, purges: smaller.purges() });
     assert!(smaller.bytes() <= 300_000);

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::steps::{Cache, CacheStep, Counts};
 use crate::cache::fresh::{Rules, Ttl};
 use crate::cache::key::Parameters;
+use crate::cache::{CacheStore, Disk};
 use crate::expression::{ConditionText, Scope, ValueText};
 use crate::filter::settings::{DurationText, Ordered, Settings, SizeText, suggest_nearest};
 use crate::filter::{Compiling, FilterEntry, Flow, RequestStep, Steps, Turn};
@@ -128,14 +129,17 @@ impl Settings for CacheSettings {
         }
         let rules = self.rules()?;
         let found = compiling.known_cache(&self.store).map_err(|names| no_cache(&self.store, &names))?;
+        let body_max = self.body_max.as_ref().map_or(BODY_MAX, |size| size.0);
+        if let Some(store) = found.as_deref() {
+            check_disk(store, body_max, self.body_max.is_some())?;
+        }
         let cache = Cache {
             note: compiling.note(),
-            // Of this filter of this route, and of those that take its place in later plans.
-            partition: *compiling.kept("partition", next_partition),
+            partition: partition(found.as_deref(), compiling),
             parameters,
             adds: adds.into(),
             rules,
-            body_max: self.body_max.map_or(BODY_MAX, |size| size.0),
+            body_max,
             lock: self.lock.map_or(LOCK, |time| time.0),
             min_uses,
             bypass: bypass.map_err(|issue| issue.below("bypass"))?,
@@ -195,6 +199,23 @@ fn no_cache(name: &str, names: &[String]) -> Issue {
         true => issue.suggest("define it in `caches` at the top level"),
         false => suggest_nearest(issue, name, names.iter().map(String::as_str)),
     }
+}
+
+/// Reports bodies that are longer than the disk of the cache.
+fn check_disk(store: &CacheStore, body_max: u64, is_given: bool) -> Result<(), Issue> {
+    let Some(disk) = store.disk().map(Disk::settings).filter(|disk| disk.max < body_max) else { return Ok(()) };
+    let message =
+        format!("`body_max` is {body_max} bytes, and the disk of cache `{}` holds {}", store.settings().name, disk.max);
+    let issue = Issue::at(if is_given { "body_max" } else { "store" }, message);
+    Err(issue.suggest("raise `disk.max` of the cache, or lower `body_max`"))
+}
+
+/// The first part of the keys, of this filter of this route alone. In memory it stays with those that take its place in later plans. On disk
+/// it outlives the process, so that it follows from what the route is.
+fn partition(store: Option<&CacheStore>, compiling: &mut Compiling<'_>) -> u64 {
+    // For a disk, too: a filter keeps its place among those that keep something.
+    let number = *compiling.kept("partition", next_partition);
+    if store.is_some_and(|store| store.disk().is_some()) { compiling.stable_id() } else { number }
 }
 
 /// A number that no other filter of the process has.

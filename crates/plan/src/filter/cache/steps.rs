@@ -1,6 +1,7 @@
 //! What the filter does with a request, and with its response.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use model::{FieldName, Method, RequestHead};
@@ -10,7 +11,7 @@ use crate::cache::fresh::Rules;
 use crate::cache::key::{Parameters, write_url};
 use crate::cache::serve::strip_conditions;
 use crate::cache::validate::named;
-use crate::cache::{Begun, CacheStore, Entry, Served, Waiter};
+use crate::cache::{Begun, CacheStore, DiskAsk, Entry, Served, Waiter};
 use crate::expression::{Condition, Value};
 use crate::filter::cached::{Fetch, Refresh, Told};
 use crate::filter::{Awaited, CacheStatus, EventCounter, Flow, Found, Need, RequestStep, Turn};
@@ -20,6 +21,8 @@ const KEY_BYTES_MAX: usize = 16 << 10;
 /// Fetches of other exchanges that a request waits for. One that finds nothing after them goes to an endpoint: what they fetched is not for
 /// it, or not stored. Fewer than [`Need::PER_STEP_MAX`].
 const WAITS_MAX: u32 = 2;
+/// Files that a request looks into: another may take the place of one meanwhile. Together with the waits fewer than [`Need::PER_STEP_MAX`].
+const READS_MAX: u32 = 4;
 
 /// The settings, compiled.
 pub(in crate::filter) struct Cache {
@@ -79,16 +82,17 @@ impl RequestStep for CacheStep {
                 }
                 Flow::Continue
             }
-            Wants::Answer => self.look(head, turn, true),
+            Wants::Answer => self.look(head, turn, Looking { may_wait: true, read: None }),
         }
     }
 
-    fn resume(&self, head: &mut RequestHead, _: Found<'_>, turn: &mut Turn<'_>) -> Flow {
+    fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
         let may_wait = turn
             .notes
             .cached(self.0.note)
-            .is_some_and(|cached| cached.waits < WAITS_MAX && cached.until.is_some_and(|until| turn.now < until));
-        self.look(head, turn, may_wait)
+            .is_none_or(|cached| cached.waits < WAITS_MAX && cached.until.is_none_or(|until| turn.now < until));
+        let read = if let Found::Cached(read) = found { read } else { None };
+        self.look(head, turn, Looking { may_wait, read })
     }
 }
 
@@ -132,12 +136,13 @@ impl CacheStep {
     }
 
     /// Answers from the store, waits for another exchange, or has an endpoint be asked.
-    fn look(&self, head: &mut RequestHead, turn: &mut Turn<'_>, may_wait: bool) -> Flow {
+    fn look(&self, head: &mut RequestHead, turn: &mut Turn<'_>, looking: Looking) -> Flow {
+        let Looking { may_wait, read } = looking;
         let Some(key) = self.key(head, turn) else { return self.pass_by(turn) };
         let hash = self.1.hash(&key, turn.chance);
         let now = turn.unix_seconds();
         let asked = self.asked(head);
-        let mut stale = match self.stored(hash, &key, (head, &asked), turn) {
+        let mut stale = match self.stored((hash, &key), (head, &asked), read.clone(), turn) {
             Ok(flow) => return flow,
             Err(stale) => stale,
         };
@@ -154,7 +159,7 @@ impl CacheStep {
                 Ok(begun) => {
                     pilot = Some(begun);
                     // Another flight may have ended since the first look.
-                    match self.stored(hash, &key, (head, &asked), turn) {
+                    match self.stored((hash, &key), (head, &asked), read, turn) {
                         Ok(flow) => return flow,
                         Err(found) => stale = found,
                     }
@@ -178,16 +183,25 @@ impl CacheStep {
         Flow::Need(Need::Flight(Box::new(Awaited { waiter: Arc::new(waiter), until })))
     }
 
-    /// Answers by what is stored, if that may be; else returns what is stored and must be validated first.
+    /// Answers by what is stored, if that may be, or has it be read; else returns what is stored and must be validated first. `read` is what
+    /// is known from the disk.
     fn stored(
         &self,
-        hash: u64,
-        key: &[u8],
+        (hash, key): (u64, &[u8]),
         (head, asked): (&RequestHead, &Directives),
+        read: Option<Arc<Entry>>,
         turn: &mut Turn<'_>,
     ) -> Result<Flow, Option<Arc<Entry>>> {
         let now = turn.unix_seconds();
-        let Some(entry) = self.1.find((hash, key), &head.fields) else { return Err(None) };
+        if read.is_some()
+            && let Some(cached) = turn.notes.cached(self.0.note)
+        {
+            cached.is_from_disk = true;
+        }
+        // What was read is in memory by now, if it is small.
+        let Some(entry) = self.1.find((hash, key), &head.fields).or(read) else {
+            return self.read((hash, key), head, turn).ok_or(None);
+        };
         let left = entry.fresh_for(now);
         let age = entry.clock.age(now);
         let is_wanted = !asked.no_cache && asked.max_age.is_none_or(|max| age <= max);
@@ -207,6 +221,20 @@ impl CacheStep {
         Ok(self.serve(entry, head, (CacheStatus::Stale, left), turn))
     }
 
+    /// Has a response be read that is on disk. `None`: there is none, or it could not be read before.
+    fn read(&self, (hash, key): (u64, &[u8]), head: &RequestHead, turn: &mut Turn<'_>) -> Option<Flow> {
+        let content = self.1.disk()?.content();
+        let entry = content.find((hash, key), &head.fields)?;
+        let begun = Begun { at: turn.unix_seconds(), purges: self.1.purges() };
+        let cached = turn.notes.begin_cached(self.0.note)?;
+        if cached.reads == READS_MAX {
+            return None;
+        }
+        cached.reads += 1;
+        let (content, store) = (Arc::clone(content), Arc::clone(&self.1));
+        Some(Flow::Need(Need::Cached(Box::new(DiskAsk { content, store, hash, entry, begun }))))
+    }
+
     pub(super) fn serve(
         &self,
         entry: Arc<Entry>,
@@ -223,9 +251,20 @@ impl CacheStep {
             _ => &counts.stale,
         });
         self.1.count(status != CacheStatus::Revalidated);
+        if status != CacheStatus::Revalidated {
+            self.count_file(turn);
+        }
         let forwarded = (status == CacheStatus::Revalidated).then_some("stale");
         self.tell(turn, Told { is_hit: forwarded.is_none(), forwarded, ttl: Some(left), is_stored: false });
         Flow::Stored(Box::new(Served::new(entry, head, now)))
+    }
+
+    /// Counts an answer from a file.
+    fn count_file(&self, turn: &mut Turn<'_>) {
+        let Some(disk) = self.1.disk() else { return };
+        if turn.notes.cached(self.0.note).is_some_and(|cached| cached.is_from_disk) {
+            disk.content().counts.hits.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Leaves a request that fetches a stale response again.
@@ -317,6 +356,14 @@ impl CacheStep {
             cached.told = told;
         }
     }
+}
+
+/// How a look goes on.
+struct Looking {
+    /// It may wait for another exchange.
+    may_wait: bool,
+    /// What was read from the disk.
+    read: Option<Arc<Entry>>,
 }
 
 /// What is fetched.

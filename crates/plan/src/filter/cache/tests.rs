@@ -14,11 +14,11 @@ use crate::map::Maps;
 
 fn chain_with(settings: Value, caches: &[Arc<CacheStore>]) -> Result<Chain, Vec<model::Issue>> {
     let filter = FilterUse { name: "cache".into(), settings, when: None, calls: Vec::new() };
-    Chain::compile_among(&[filter], None, (&[], Maps::Known(&[])), caches)
+    Chain::compile_among(&[filter], None, (&[], Maps::Known(&[])), (caches, 0))
 }
 
 fn chain(settings: Value) -> Chain {
-    let cache = model::cache::Cache { name: "pages".into(), memory: 1 << 20 };
+    let cache = model::cache::Cache { name: "pages".into(), memory: 1 << 20, disk: None };
     chain_with(settings, &[Arc::new(CacheStore::new(cache, None))]).unwrap()
 }
 
@@ -226,7 +226,7 @@ fn settings_that_cannot_be_are_issues() {
         (json!({ "store": "pages", "key": { "add": [{ "expression": "1 +" }] } }), "0/cache/key/add/0/expression"),
         (json!({ "store": "pages", "bypass": { "expression": "1" } }), "0/cache/bypass/expression"),
     ] {
-        let cache = model::cache::Cache { name: "pages".into(), memory: 1 << 20 };
+        let cache = model::cache::Cache { name: "pages".into(), memory: 1 << 20, disk: None };
         let issues = chain_with(settings, &[Arc::new(CacheStore::new(cache, None))]).err().unwrap();
         assert_eq!(issues[0].path, path);
     }

@@ -1,0 +1,85 @@
+//! What is done with the files of a cache.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::name::FileName;
+use crate::cache::entry::Entry;
+use crate::cache::flight::Pilot;
+use crate::cache::validity::Begun;
+
+/// Something to be done with files. All of one cache are done one after the other.
+pub enum DiskJob {
+    /// A response is written. Then [`super::DiskContent::written`] takes it into the index.
+    Write {
+        /// Hash of its key.
+        hash: u64,
+        /// It, with its body.
+        entry: Arc<Entry>,
+        /// When it was asked for.
+        begun: Begun,
+    },
+    /// A file is begun, for a body that comes in pieces.
+    Begin {
+        /// The number of the file among those that are being written.
+        number: u64,
+        /// The response, without its body.
+        entry: Arc<Entry>,
+    },
+    /// A piece of the body: of 64 KiB, but for the last.
+    Append {
+        /// Of which file.
+        number: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// The body is over, and whole.
+    Finish(Box<Finished>),
+    /// The body is cut short: the file goes.
+    Abort {
+        /// Which.
+        number: u64,
+    },
+    /// A file is removed.
+    Delete(FileName),
+    /// A file is marked: its response must be validated before it is served again.
+    MarkStale(FileName),
+    /// All jobs before it are done.
+    Flush(Box<dyn FnOnce() + Send>),
+}
+
+/// The end of a body that came in pieces.
+pub struct Finished {
+    /// Of which file.
+    pub number: u64,
+    /// Hash of the key.
+    pub hash: u64,
+    /// When it was asked for.
+    pub begun: Begun,
+    /// Others wait for it. Dropped when it is in the index.
+    pub pilot: Option<Pilot>,
+}
+
+impl DiskJob {
+    /// Bytes of memory that it holds.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Write { entry, .. } if entry.body.file().is_none() => entry.bytes(),
+            Self::Write { entry, .. } | Self::Begin { entry, .. } => entry.bytes() - entry.body.len(),
+            Self::Append { bytes, .. } => bytes.len() as u64,
+            _ => 0,
+        }
+    }
+}
+
+impl fmt::Debug for DiskJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DiskJob")
+    }
+}
+
+/// What takes the jobs, and does them in their order.
+pub trait DiskJobs: Send + Sync {
+    /// Takes a job. It does not wait for it. [`super::DiskContent::done`] is called when it is done.
+    fn submit(&self, job: (DiskJob, u64));
+}
