@@ -85,6 +85,7 @@ mod mirror;
 mod oidc;
 mod packaging;
 mod peers;
+mod peers_sessions;
 mod persistence;
 mod picks;
 mod providers;
