@@ -39,7 +39,7 @@ fn mistakes_are_named_with_their_mend() {
         ]
     );
     let sessions = "version: 1
-listeners: { web: { bind: '127.0.0.1:0', cluster: a } }
+routes: [{ cluster: a }]
 clusters: { a: { endpoints: ['127.0.0.1:1'], persistence: { learn: { cookie: sid, replicate: true } } } }
 ";
     assert_eq!(
