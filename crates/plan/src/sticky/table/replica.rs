@@ -15,7 +15,7 @@ const PENDING_MAX: usize = 4096;
 /// longer than its time, but is never found then.
 const ORDERED_MAX: usize = 2048;
 
-/// What an instance tells of a session.
+/// What an instance sends about a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionCopy {
     /// The hash of its key.
@@ -135,7 +135,7 @@ impl Table {
         }
     }
 
-    /// Takes in what a peer tells of a session. A table that is full keeps those that were used later.
+    /// Takes in what a peer sent about a session. A table that is full keeps those that were used later.
     pub(in crate::sticky) fn merge(&self, copy: &SessionCopy, at: Moment, idle: Tick) {
         let Some(begun) = self.agreed_begun(at) else { return };
         let now = begun.tick(at.now);
@@ -266,7 +266,7 @@ impl SharedSessions {
         self.table.copies(at, self.idle, each);
     }
 
-    /// Takes in what a peer tells of a session, `late` tenths of a second after it was written.
+    /// Takes in what a peer sent about a session, `late` tenths of a second after it was written.
     pub fn merge(&self, copy: &SessionCopy, late: u32, at: Moment) {
         self.table.merge(&SessionCopy { age: copy.age.saturating_add(late), ..*copy }, at, self.idle);
     }
