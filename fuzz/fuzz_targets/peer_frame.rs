@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::peers::{Blocks, Frame, Journal, KEY_BYTES_MAX, Records, Segment, VALUES_MAX, next, write};
+use wire::peers::{Blocks, Frame, Journal, KEY_BYTES_MAX, Records, Segment, SessionRecord, Sessions, VALUES_MAX, next, write};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(Some((frame, taken))) = next(bytes) else { return };
@@ -11,6 +11,15 @@ fuzz_target!(|bytes: &[u8]| {
     write(&frame, &mut again);
     if !matches!(frame, Frame::Hello(_) | Frame::Unknown(_)) {
         assert_eq!(again, bytes[..taken]);
+    }
+    if let Frame::Sessions(Sessions { blocks, .. }) = frame {
+        for record in Blocks::new(blocks).flatten().flat_map(|block| Records::new(block.records)).flatten() {
+            let Some(session) = SessionRecord::of(&record) else { continue };
+            let mut again = Vec::new();
+            session.write(&mut again);
+            let read = Records::new(&again).flatten().find_map(|record| SessionRecord::of(&record));
+            assert_eq!(read, Some(session));
+        }
     }
     if let Frame::Segment(Segment { blocks, .. }) | Frame::State(blocks) = frame {
         for block in Blocks::new(blocks).flatten() {

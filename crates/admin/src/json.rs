@@ -185,6 +185,7 @@ pub(crate) fn peers(status: Option<&PeersStatus>) -> Value {
     json!({
         "instance": format!("{:032x}", status.instance),
         "is_settled": status.is_settled,
+        "sessions": status.sessions,
         "tables": status.tables,
         "incoming": status.incoming,
         "records_sent": status.sent,

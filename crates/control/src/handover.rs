@@ -10,7 +10,7 @@ use plan::breaker::CircuitHandover;
 use plan::health::agent::{PERCENT_MAX, Report, Wish};
 use plan::health::handover::EndpointHandover;
 use plan::health::passive::{Cause, Evidence, PassiveHandover};
-use plan::{HealthState, Plan, TableHandover};
+use plan::{HealthState, Moment, Plan, TableHandover};
 use serde_json::{Map, Value, json};
 use telemetry::Figures;
 use telemetry::figures::{Counts, Gone};
@@ -183,7 +183,7 @@ pub fn of_sessions(plan: &Plan, now: Instant, since: Option<Duration>) -> Value 
 }
 
 /// Takes in what [`of_sessions`] tells.
-pub fn inherit_sessions(plan: &Plan, told: &Value, now: Instant) {
+pub fn inherit_sessions(plan: &Plan, told: &Value, at: Moment) {
     for cluster in &plan.clusters {
         let Some(persistence) = &cluster.persistence else { continue };
         let told = &told[cluster.cluster.name.as_str()];
@@ -199,7 +199,7 @@ pub fn inherit_sessions(plan: &Plan, told: &Value, now: Instant) {
         };
         let evictions = told["evictions"].as_u64().unwrap_or(0);
         let handed = TableHandover { seed, evictions, entries: entries.iter().map(entry).collect() };
-        persistence.inherit(known_by, &handed, now);
+        persistence.inherit(known_by, &handed, at);
     }
 }
 

@@ -113,6 +113,8 @@ pub struct SessionTable {
     pub entries_max: u32,
     /// Time without a request after which one is forgotten.
     pub expires: Duration,
+    /// Instances send the sessions to each other.
+    pub is_replicated: bool,
 }
 
 /// Leading bits of an address that count.

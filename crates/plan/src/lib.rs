@@ -59,4 +59,4 @@ pub use route::redirect::RedirectPlan;
 pub use route::router::Router;
 pub use route::sni::SniTable;
 pub use route::weighted::WeightedClusters;
-pub use sticky::{Moment, Persistence, RdpCookie, Session, TableHandover};
+pub use sticky::{Moment, Persistence, RdpCookie, Session, SessionCopy, SharedSessions, TableHandover, session_age};

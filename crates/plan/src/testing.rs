@@ -73,7 +73,7 @@ pub(crate) fn cluster(name: &str, balance: Balance, endpoints: Vec<Endpoint>) ->
 
 /// Sessions that wait for their endpoint while it is full, and move when it is away.
 pub(crate) fn sessions() -> Option<Persistence> {
-    let table = SessionTable { entries_max: 10, expires: Duration::from_secs(5) };
+    let table = SessionTable { entries_max: 10, expires: Duration::from_secs(5), is_replicated: false };
     let by = SessionBy::Header("x-user".to_owned(), table);
     Some(Persistence { by, otherwise: WhenAway::Another, when_full: WhenFull::Wait })
 }

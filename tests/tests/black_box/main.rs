@@ -88,6 +88,7 @@ mod nested_routes;
 mod oidc;
 mod packaging;
 mod peers;
+mod peers_sessions;
 mod persistence;
 mod picks;
 mod providers;

@@ -65,7 +65,7 @@ fn expect(products: &[&Product], key: &str, wanted: u64) {
     assert_eq!(all(), vec![wanted; products.len()]);
 }
 
-fn connected(product: &Product, count: usize) {
+pub(super) fn connected(product: &Product, count: usize) {
     eventually("the peers are connected", || {
         let told = product.api("/api/peers");
         let up = told["peers"].as_array().map_or(0, |all| all.iter().filter(|one| one["state"] == "connected").count());
@@ -78,7 +78,7 @@ fn settled(product: &Product) {
     eventually("it has the state", || product.api("/api/peers")["is_settled"] == true);
 }
 
-fn addresses<const N: usize>() -> [SocketAddr; N] {
+pub(super) fn addresses<const N: usize>() -> [SocketAddr; N] {
     std::array::from_fn(|_| net::free())
 }
 
@@ -156,14 +156,14 @@ fn one_that_was_killed_is_taught_and_nothing_is_lost_or_doubled() {
 }
 
 /// Passes connections on, until it is cut.
-struct Relay {
-    address: SocketAddr,
+pub(super) struct Relay {
+    pub(super) address: SocketAddr,
     is_cut: Arc<AtomicBool>,
     streams: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl Relay {
-    fn to(target: SocketAddr) -> Self {
+    pub(super) fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let relay = Self {
             address: listener.local_addr().expect("an address"),
@@ -188,7 +188,7 @@ impl Relay {
         relay
     }
 
-    fn cut(&self, is_cut: bool) {
+    pub(super) fn cut(&self, is_cut: bool) {
         let mut streams = self.streams.lock().expect("no one panicked");
         self.is_cut.store(is_cut, Ordering::SeqCst);
         for stream in streams.drain(..) {

@@ -116,6 +116,31 @@ fn instances_share_one_allowance_exactly() {
 }
 
 #[test]
+fn a_cost_is_taken_of_the_allowance_that_instances_share() {
+    let (origin, redis) = (Origin::saying("in"), Redis::start(None));
+    let cost = " }, headers: true, cost: { expression: 'int(request.headers[\"x-n\"])'";
+    let [one, other] = [(); 2].map(|()| setup(&origin, redis.address, cost).start());
+    let asked = |product: &Product, cost: &str| {
+        let response = product.connect().ask(format!("GET / HTTP/1.1\r\nHost: test\r\nX-N: {cost}\r\n\r\n"));
+        (response.status(), response.field("ratelimit").unwrap_or_default().to_owned())
+    };
+    let (status, left) = asked(&one, "20");
+    assert!(status == 200 && left.contains("r=30"), "{status} {left}");
+    assert_eq!(asked(&other, "20").0, 200);
+    assert_eq!(asked(&one, "20").0, 429, "ten are left");
+    assert_eq!(asked(&one, "none").0, 200, "a missing cost is one");
+    assert_eq!((asked(&other, "9").0, asked(&other, "0").0, asked(&one, "none").0), (200, 429, 429));
+    // What costs nothing takes nothing, and more than the burst is the burst.
+    assert!(redis.ask("FLUSHALL").contains("OK"));
+    assert_eq!(["0", "-7", "0"].map(|cost| asked(&one, cost).0), [200; 3]);
+    assert!(redis.ask("DBSIZE").contains(":0"), "nothing is kept of it");
+    assert_eq!((asked(&other, "99999999999").0, asked(&one, "1").0), (200, 429));
+    for product in [&one, &other] {
+        product.expect_metric("equipoise_filter_events_total", &["event=\"away\""], 0.0);
+    }
+}
+
+#[test]
 fn a_store_with_a_password_and_another_database_is_used_and_a_wrong_one_is_told() {
     let (origin, redis) = (Origin::saying("in"), Redis::start(Some("open-sesame")));
     let start = |password: &str| {

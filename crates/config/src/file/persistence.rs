@@ -174,6 +174,9 @@ pub struct SessionLearn {
     /// Time without a request after which a session is forgotten.
     #[serde(default = "expires")]
     pub expires: Time,
+    /// Replicate the sessions to `peers`: a session that one instance has learned goes to the same endpoint at all of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replicate: bool,
 }
 
 /// A header field of requests.

@@ -91,7 +91,11 @@ impl Resolver<'_> {
             return Some(SessionBy::Cookie(self.session_cookie(&format!("{at}/cookie"), cookie)));
         }
         if let Some(learn) = learn {
-            let table = self.session_table(&format!("{at}/learn"), learn.entries_max, learn.expires);
+            let mut table = self.session_table(&format!("{at}/learn"), learn.entries_max, learn.expires);
+            table.is_replicated = learn.replicate;
+            if learn.replicate {
+                self.has_peers(&format!("{at}/learn/replicate"), "sessions");
+            }
             let learned = match (&learn.cookie, &learn.header) {
                 (Some(name), _) => Learned::Cookie(self.session_token(&format!("{at}/learn/cookie"), name, "cookie")),
                 (_, name) => {
@@ -120,7 +124,7 @@ impl Resolver<'_> {
 
     fn session_table(&mut self, at: &str, entries_max: u32, expires: Time) -> SessionTable {
         self.at_least_a_second(&format!("{at}/expires"), Some(expires));
-        SessionTable { entries_max, expires: expires.0 }
+        SessionTable { entries_max, expires: expires.0, is_replicated: false }
     }
 
     fn session_route(

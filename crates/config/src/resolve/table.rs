@@ -54,12 +54,19 @@ impl Resolver<'_> {
             let mend = "add `counters: [requests]` or `rates: { requests: 10s }`".to_owned();
             self.report(&at, "the table counts nothing", Some(mend));
         }
-        if written.replicate && self.tree.get("peers").is_none() {
-            let mend = "add `peers` with `listen` and `members` at the top level, or leave `replicate` out".to_owned();
-            self.report(&format!("{at}/replicate"), "there are no peers to replicate the table to", Some(mend));
+        if written.replicate {
+            self.has_peers(&format!("{at}/replicate"), "the table");
         }
         let (keys_max, expire, is_replicated) = (written.keys_max, written.expire.0, written.replicate);
         Some(Table { name: name.into(), key, keys_max, expire, counters, rates, is_replicated })
+    }
+
+    /// Reports something that is to be replicated if there are no peers.
+    pub(super) fn has_peers(&mut self, at: &str, what: &str) {
+        if self.tree.get("peers").is_none() {
+            let mend = "add `peers` with `listen` and `members` at the top level, or leave `replicate` out".to_owned();
+            self.report(at, format!("there are no peers to replicate {what} to"), Some(mend));
+        }
     }
 
     fn table_key(&mut self, at: &str, written: &file::Table) -> Option<TableKey> {

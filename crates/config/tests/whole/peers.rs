@@ -38,6 +38,16 @@ fn mistakes_are_named_with_their_mend() {
             "3: there are no peers to replicate the table to (add `peers` with `listen` and `members` at the top level, or leave `replicate` out)"
         ]
     );
+    let sessions = "version: 1
+routes: [{ cluster: a }]
+clusters: { a: { endpoints: ['127.0.0.1:1'], persistence: { learn: { cookie: sid, replicate: true } } } }
+";
+    assert_eq!(
+        messages(sessions),
+        [
+            "3: there are no peers to replicate sessions to (add `peers` with `listen` and `members` at the top level, or leave `replicate` out)"
+        ]
+    );
     assert_eq!(
         messages(&with("peers: { listen: '10.0.0.1:7100', members: ['10.0.0.2:7100'] }", "")),
         [

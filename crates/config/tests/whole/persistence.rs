@@ -85,12 +85,18 @@ fn a_secret_may_stand_in_a_file_and_is_never_shown() {
 
 #[test]
 fn tables_have_bounds_and_defaults() {
-    let default = SessionTable { entries_max: limits::SESSIONS_MAX, expires: limits::SESSION_IDLE };
-    let own = SessionTable { entries_max: 5, expires: Duration::from_secs(60) };
+    let default =
+        SessionTable { entries_max: limits::SESSIONS_MAX, expires: limits::SESSION_IDLE, is_replicated: false };
+    let own = SessionTable { entries_max: 5, expires: Duration::from_secs(60), is_replicated: false };
     let by = |line: &str| persistence(line).by;
     assert_eq!(by("{ learn: { cookie: ID } }"), SessionBy::Learned(Learned::Cookie("ID".into()), default));
     let header = "{ learn: { header: X-Session, entries_max: 5, expires: 1m } }";
     assert_eq!(by(header), SessionBy::Learned(Learned::Header("x-session".into()), own));
+    let peers = "peers: { listen: '127.0.0.1:7100', members: ['127.0.0.1:7100'] }\n";
+    let replicated = load(&(with("{ learn: { cookie: ID, replicate: true } }") + peers)).unwrap();
+    let by_peers = replicated.snapshot.clusters[0].persistence.clone().unwrap().by;
+    let common = SessionTable { is_replicated: true, ..default };
+    assert_eq!(by_peers, SessionBy::Learned(Learned::Cookie("ID".into()), common));
     assert_eq!(by("{ header: { name: X-User } }"), SessionBy::Header("x-user".into(), default));
     assert_eq!(by("{ source: {} }"), SessionBy::Source(PrefixLengths { v4: 32, v6: 64 }, default));
     let source = "{ source: { ipv4_prefix: 24, ipv6_prefix: 56, entries_max: 5, expires: 1m } }";

@@ -110,12 +110,20 @@ struct Hearing<'a> {
     asked: Asked,
     epoch: u64,
     state: Collected,
+    /// The epoch of the tables of sessions when the sender was asked for them.
+    sessions_asked: Option<u64>,
 }
 
 /// Takes in what comes until something fails.
 async fn hear(mut connection: Connection, entered: &Entered, shared: &Shared) -> Result<(), String> {
-    let mut hearing =
-        Hearing { sender: entered.instance(), shared, asked: Asked::Nothing, epoch: 0, state: Collected::default() };
+    let mut hearing = Hearing {
+        sender: entered.instance(),
+        shared,
+        asked: Asked::Nothing,
+        epoch: 0,
+        state: Collected::default(),
+        sessions_asked: None,
+    };
     let (mut heard, mut pinged, mut asked_at) = (Instant::now(), Instant::now(), None);
     loop {
         let mut is_paused = false;
@@ -135,6 +143,9 @@ async fn hear(mut connection: Connection, entered: &Entered, shared: &Shared) ->
         if is_time && let Some(frame) = hearing.ask()? {
             connection.send(&frame).await?;
             asked_at = Some(Instant::now());
+        }
+        if let Some(frame) = hearing.ask_sessions() {
+            connection.send(&frame).await?;
         }
         if pinged.elapsed() >= PING_EVERY {
             pinged = Instant::now();
@@ -185,11 +196,24 @@ impl Hearing<'_> {
         Ok(frame)
     }
 
+    /// Asks the sender for sessions, if it has not been asked or a table is new.
+    fn ask_sessions(&mut self) -> Option<Frame<'static>> {
+        let sessions = self.shared.sessions();
+        let frame = sessions.ask(self.sender).filter(|_| self.sessions_asked != Some(sessions.epoch()))?;
+        self.sessions_asked = Some(sessions.epoch());
+        Some(frame)
+    }
+
     /// Takes frames that have come, up to one that wants an answer.
     fn take(&mut self, connection: &mut Connection) -> Result<Option<Answer>, String> {
         loop {
             let before = connection.taken();
             let Some(frame) = connection.frame()? else { return Ok(None) };
+            if let Frame::Sessions(sessions) = &frame {
+                let taken = self.shared.sessions().take(self.sender, sessions, Instant::now());
+                let Some(number) = taken else { continue };
+                return Ok(Some(Answer::Frame(Frame::AckSessions(number))));
+            }
             let mut engine = self.shared.engine();
             let now = Instant::now();
             match frame {

@@ -10,6 +10,7 @@ mod incoming;
 mod outgoing;
 mod own;
 mod parts;
+mod sessions;
 mod shared;
 mod standing;
 mod state;
@@ -81,6 +82,7 @@ impl Peers {
             return Ok(());
         }
         self.shared.engine().follow(plan.tables.iter().filter(|table| table.is_replicated()).cloned().collect());
+        self.shared.sessions().follow(plan);
         if self.thread.is_none() {
             self.thread = Some(self.start()?);
         } else if *settings == self.settings {
@@ -113,6 +115,7 @@ impl Peers {
     /// Another process has taken over: this one sends what it still counts, to that one too, and hears nothing more.
     pub(crate) fn retire(&self) {
         self.shared.engine().retire();
+        self.shared.sessions().retire();
         self.order(Order::Retire);
     }
 }
@@ -159,7 +162,7 @@ async fn run(mut orders: UnboundedReceiver<Order>, shared: Shared) {
         }
     }
     shared.drain();
-    let is_owed = shared.engine().owes_successor();
+    let is_owed = shared.engine().owes_successor() || shared.sessions().owes_successor();
     let (members, within) =
         if is_owed { (shared.known_members(), FLUSH_RETIRED_WITHIN) } else { (Vec::new(), FLUSH_WITHIN) };
     let until = Instant::now() + within;

@@ -11,6 +11,7 @@ use wire::peers::{Frame, Gap, Hello};
 
 use super::connection::{Connection, GREETING_WITHIN, SILENCE_MAX, Secrets};
 use super::incoming::TEACHING_MAX;
+use super::sessions::Cursor;
 use super::shared::Shared;
 use super::status::{Key, PeerState};
 use crate::providers::backoff::jittered;
@@ -143,6 +144,7 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.0.board().outgoing.remove(&self.1);
         self.0.engine().part(self.1);
+        self.0.sessions().part(self.1, Instant::now());
     }
 }
 
@@ -154,11 +156,13 @@ async fn serve(
 ) -> Result<(), String> {
     // This one is meant: another connection to the same instance says nothing after its greeting.
     connection.send(&Frame::Ping).await?;
-    let mut position = None;
+    let (mut position, mut sessions) = (None, Cursor::default());
     let (mut heard, mut pinged) = (Instant::now(), Instant::now());
     let (mut asked, mut taught): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
-        while let Some(answer) = answer(&mut connection, hello.instance, shared, (&mut position, &mut *is_good))? {
+        while let Some(answer) =
+            answer(&mut connection, hello.instance, shared, (&mut position, &mut sessions, &mut *is_good))?
+        {
             match answer {
                 Answer::Gap => connection.send(&gap(shared)).await?,
                 Answer::Teach => asked = Some(Instant::now()),
@@ -195,6 +199,7 @@ async fn serve(
                 }
             }
         }
+        send_sessions(&mut connection, shared, &mut sessions).await?;
         if pinged.elapsed() >= PING_EVERY {
             pinged = Instant::now();
             connection.send(&Frame::Ping).await?;
@@ -209,6 +214,25 @@ async fn serve(
         }
         if heard.elapsed() > SILENCE_MAX {
             return Err(format!("nothing came for {SILENCE_MAX:?}"));
+        }
+    }
+}
+
+/// Sends sessions that were learned, or all of them to a peer that wants them.
+async fn send_sessions(connection: &mut Connection, shared: &Shared, cursor: &mut Cursor) -> Result<(), String> {
+    loop {
+        if *cursor == Cursor::All {
+            // They are in memory until they are sent, for one peer at a time.
+            let Some(_teaching) = shared.teaching() else { return Ok(()) };
+            let (frames, next) = shared.sessions().state(Instant::now());
+            teach(connection, frames).await?;
+            *cursor = next;
+        }
+        let next = shared.sessions().next_after(*cursor, Instant::now());
+        let Some((frame, next)) = next else { return Ok(()) };
+        *cursor = next;
+        if !frame.is_empty() {
+            connection.send_bytes(&frame).await?;
         }
     }
 }
@@ -237,9 +261,20 @@ fn answer(
     connection: &mut Connection,
     receiver: u128,
     shared: &Shared,
-    (position, is_good): (&mut Option<u64>, &mut bool),
+    (position, sessions, is_good): (&mut Option<u64>, &mut Cursor, &mut bool),
 ) -> Result<Option<Answer>, String> {
     while let Some(frame) = connection.frame()? {
+        match frame {
+            Frame::FollowSessions(after) => {
+                *sessions = shared.sessions().begin(receiver, after);
+                continue;
+            }
+            Frame::AckSessions(number) => {
+                shared.sessions().acknowledged(receiver, number);
+                continue;
+            }
+            _ => {}
+        }
         let mut engine = shared.engine();
         match frame {
             Frame::Follow { after, known } => match engine.begin(receiver, (after, &known), Instant::now()) {

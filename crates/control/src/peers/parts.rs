@@ -4,7 +4,7 @@ use plan::table::Table;
 use wire::peers::{Block, Record, write_block};
 
 /// Bytes of the records in one segment or part of a state.
-const PART_BYTES: usize = 256 << 10;
+pub(super) const PART_BYTES: usize = 256 << 10;
 
 /// Blocks of one table, none too long.
 pub(super) struct Parts<'a> {

@@ -8,6 +8,7 @@ use wire::peers::{Hello, VERSION};
 
 use super::connection::Shown;
 use super::engine::Engine;
+use super::sessions::Sessions;
 use super::status::{Board, Incoming, Key, PeerState, PeersStatus};
 use crate::chance::chance;
 
@@ -20,6 +21,7 @@ struct Inner {
     /// The name of this machine, for people.
     name: String,
     engine: Mutex<Engine>,
+    sessions: Mutex<Sessions>,
     board: Mutex<Board>,
     drained: Notify,
     arrived: Notify,
@@ -35,6 +37,7 @@ impl Default for Shared {
             me,
             name,
             engine,
+            sessions: Mutex::default(),
             board: Mutex::default(),
             drained: Notify::new(),
             arrived: Notify::new(),
@@ -50,6 +53,11 @@ impl Shared {
 
     pub(crate) fn engine(&self) -> MutexGuard<'_, Engine> {
         self.0.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Never held together with [`Self::engine`].
+    pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn board(&self) -> MutexGuard<'_, Board> {
@@ -81,12 +89,13 @@ impl Shared {
     /// Collects what was counted, and wakes the links.
     pub(crate) fn drain(&self) {
         let now = Instant::now();
+        let has_learned = self.sessions().drain(now);
         let has_teacher = self.board().incoming.values().any(|known| known.is_settled);
         let mut engine = self.engine();
         let before = engine.head();
         engine.drain(now);
         engine.settle_if_alone(has_teacher, now);
-        if engine.head() != before {
+        if engine.head() != before || has_learned {
             self.0.drained.notify_waiters();
         }
     }
@@ -158,14 +167,19 @@ impl Shared {
             }
             outgoing.keys().copied().collect()
         };
+        let has_sessions = receivers.iter().all(|receiver| self.sessions().has_all(*receiver));
         let engine = self.engine();
-        receivers.into_iter().all(|receiver| engine.has_all(receiver))
+        has_sessions && receivers.into_iter().all(|receiver| engine.has_all(receiver))
     }
 
     pub(crate) fn status(&self) -> PeersStatus {
         let (mut peers, incoming, refused): (Vec<_>, Vec<u128>, u64) = {
             let board = self.board();
             (board.members.values().cloned().collect(), board.incoming.keys().copied().collect(), board.refused)
+        };
+        let (learned, sessions) = {
+            let sessions = self.sessions();
+            (sessions.figures, sessions.table_names())
         };
         let (engine, now) = (self.engine(), Instant::now());
         for peer in &mut peers {
@@ -182,9 +196,10 @@ impl Shared {
             peers,
             incoming: incoming.len(),
             tables: engine.table_names(),
-            sent: figures.sent,
-            received: figures.received,
-            skipped: figures.skipped,
+            sessions,
+            sent: figures.sent + learned.sent,
+            received: figures.received + learned.received,
+            skipped: figures.skipped + learned.skipped,
             dropped: engine.dropped(),
             resyncs: figures.resyncs,
             refused,

@@ -68,6 +68,8 @@ pub struct PeersStatus {
     pub incoming: usize,
     /// Tables that are replicated.
     pub tables: Vec<String>,
+    /// Clusters whose sessions are replicated.
+    pub sessions: Vec<String>,
     /// Records that were sent.
     pub sent: u64,
     /// Records that were taken in.

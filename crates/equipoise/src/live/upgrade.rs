@@ -4,14 +4,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use admin::Bound;
 use control::handover_limits::Told;
 use control::{Done, Order, Refusal, View};
 use control::{handover, handover_limits, handover_tables};
 use model::Address;
-use plan::{Plan, Publisher};
+use plan::{Moment, Plan, Publisher};
 use proxy::Workers;
 use serde_json::{Value, json};
 use telemetry::Telemetry;
@@ -71,7 +71,8 @@ fn take_in(told: &Value, plan: &Plan, (telemetry, view): (&Telemetry, &View)) {
     let now = Instant::now();
     handover::inherit_endpoints(plan, &told["endpoints"], now);
     handover::inherit_circuits(plan, &told["circuits"], now);
-    handover::inherit_sessions(plan, &told["sessions"], now);
+    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    handover::inherit_sessions(plan, &told["sessions"], Moment { now, unix });
     let is_whole = handover_tables::inherit_tables(plan, &told["tables"], now);
     view.inherit_peers(&told["peers"], !is_whole);
     handover_limits::inherit_limits(plan, &told["rates"], now);

@@ -102,6 +102,8 @@ pub struct StoreAsk {
     pub key: Vec<u8>,
     /// The interval, the burst, and what a request may be ahead at most, in microseconds.
     pub arguments: Arc<[String; 3]>,
+    /// What the request costs, in microseconds; `None`: one interval.
+    pub cost: Option<String>,
     /// How long to wait.
     pub timeout: Duration,
 }

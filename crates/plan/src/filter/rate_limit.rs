@@ -81,7 +81,7 @@ a number that is too long has no value. Check its form first: `request.query["n"
 `response_cost` takes what is known only when the response comes, such as the tokens that a language model has used: an expression over its
 status and header fields. It is taken when the head of the response passes this filter, whatever is left, so that a key may go into debt: its
 requests are refused until the debt is paid at `rate`, within a day at most. A cost that is missing is 0. The request itself has taken `cost`,
-1 by default. Neither can be combined with `shared`.
+1 by default. It cannot be combined with `shared`; `cost` can.
 
 `headers: true` adds `ratelimit-policy` and `ratelimit` (draft-ietf-httpapi-ratelimit-headers) to all responses of requests that were
 counted: `q` is the burst, `w` the seconds in which it refills, `r` the remaining allowance, and `t` the seconds until the next request is allowed if nothing is left, or else until the allowance is full.
@@ -189,7 +189,8 @@ impl RequestStep for RateLimitStep {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         match &self.shared {
             Some(shared) if !turn.is_rehearsal => {
-                let ask = self.key.with(head, turn, |key, _| shared.ask(key));
+                let cost = self.cost.as_ref().map(|cost| self.limit.cost_in_microseconds(cost.of_request(head, turn)));
+                let ask = self.key.with(head, turn, |key, _| shared.ask(key, cost));
                 Flow::Need(Need::Store(ask))
             }
             _ => self.judge(head, turn),
@@ -198,7 +199,16 @@ impl RequestStep for RateLimitStep {
 
     fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
         match (found, &self.shared) {
-            (Found::Store(Ok(spent)), _) => self.decide(&self.limit.verdict(spent.is_allowed, spent.ahead), turn),
+            (Found::Store(Ok(spent)), _) => {
+                let verdict = match &self.cost {
+                    None => self.limit.verdict(spent.is_allowed, spent.ahead),
+                    Some(cost) => {
+                        let cost = cost.of_request(head, turn);
+                        self.limit.verdict_of_cost(spent.is_allowed, spent.ahead, cost)
+                    }
+                };
+                self.decide(&verdict, turn)
+            }
             (Found::Store(Err(_)), Some(shared)) => self.without(shared, head, turn),
             _ => {
                 // How long the client should wait is another time after the wait.
@@ -233,7 +243,7 @@ impl RateLimitStep {
 
     /// Takes what a request costs.
     fn spend_cost(&self, cost: &Cost, head: &RequestHead, turn: &mut Turn<'_>) -> Verdict {
-        let amount = cost.request.as_ref().map_or(Some(1), |cost| cost.of_request(head, turn)).unwrap_or(1);
+        let amount = cost.of_request(head, turn);
         let (number, verdict) = self.key.with(head, turn, |key, turn| {
             if turn.is_rehearsal {
                 return (0, self.rates.look_cost(key, (&self.limit, amount), turn.now));
@@ -291,18 +301,22 @@ struct Cost {
 }
 
 impl Cost {
+    /// Returns what a request costs; 1 if that is missing.
+    fn of_request(&self, head: &RequestHead, turn: &mut Turn<'_>) -> u64 {
+        self.request.as_ref().map_or(Some(1), |cost| cost.of_request(head, turn)).unwrap_or(1)
+    }
+
     /// Compiles the costs of requests and of responses. `None`: a request costs one.
     fn compile(
         (request, response): (Option<AmountText>, Option<AmountText>),
         is_shared: bool,
         compiling: &mut Compiling<'_>,
     ) -> Result<Option<Self>, Issue> {
-        let key = if request.is_some() { "cost" } else { "response_cost" };
         if request.is_none() && response.is_none() {
             return Ok(None);
         }
-        if is_shared {
-            let issue = Issue::at(key, format!("`{key}` cannot be combined with `shared`"));
+        if is_shared && response.is_some() {
+            let issue = Issue::at("response_cost", "`response_cost` cannot be combined with `shared`");
             return Err(
                 issue.suggest("count costs in each instance: leave `shared` out, and divide `rate` by their number")
             );

@@ -140,13 +140,14 @@ fn stored_key(prefix: &[u8], key: &[u8]) -> Vec<u8> {
 }
 
 impl SharedLimit {
-    /// Returns what is asked for a request of this key.
-    pub(super) fn ask(&self, key: &[u8]) -> Box<StoreAsk> {
+    /// Returns what is asked for a request of this key. `cost`: in microseconds, if it is not one interval.
+    pub(super) fn ask(&self, key: &[u8], cost: Option<String>) -> Box<StoreAsk> {
         Box::new(StoreAsk {
             cluster: self.cluster,
             login: Arc::clone(&self.login),
             key: stored_key(&self.prefix, key),
             arguments: Arc::clone(&self.arguments),
+            cost,
             timeout: self.timeout,
         })
     }

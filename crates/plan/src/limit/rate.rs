@@ -87,7 +87,18 @@ impl Limit {
     /// Returns the interval, the burst, and what a request may be ahead of its time at most, in microseconds, for a judge elsewhere.
     pub fn in_microseconds(&self) -> [String; 3] {
         let refill = self.refill();
-        [self.interval, refill, refill + self.delay].map(|time| format!("{}.{:03}", time / 1_000, time % 1_000))
+        [self.interval, refill, refill + self.delay].map(microseconds)
+    }
+
+    /// Returns what a request that costs `cost` takes, in microseconds, for a judge elsewhere.
+    pub fn cost_in_microseconds(&self, cost: u64) -> String {
+        microseconds(self.interval * cost.min(u64::from(self.burst)))
+    }
+
+    /// The same as [`Self::verdict`] for a request that costs `cost`.
+    pub fn verdict_of_cost(&self, is_allowed: bool, ahead: u64, cost: u64) -> Verdict {
+        let (_, verdict) = self.judge_cost(ahead, 0, cost);
+        Verdict { is_allowed, delay: if is_allowed { verdict.delay } else { 0 }, ..verdict }
     }
 
     /// Returns what a judge elsewhere has found: that a request was let through or not, when its key was `ahead` nanoseconds ahead.
@@ -143,6 +154,11 @@ impl Limit {
         let delay = after.saturating_sub(refill);
         (now + after, Verdict { is_allowed: true, delay, left: left as u32, wait })
     }
+}
+
+/// Writes nanoseconds as microseconds.
+fn microseconds(time: u64) -> String {
+    format!("{}.{:03}", time / 1_000, time % 1_000)
 }
 
 /// Returns a count and the time that it is for.

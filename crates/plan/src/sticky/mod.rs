@@ -28,14 +28,18 @@ use model::snapshot::Cluster;
 use model::{Address, FieldName, RequestHead, ResponseHead};
 
 use crate::cluster::EndpointPlan;
-use crate::hash::FastMap;
+use crate::hash::{self, FastMap};
 use cookie_plan::CookiePlan;
 use key::{Key, RouteKey, route_of};
 pub(crate) use pinned::Pins;
 use session::GONE;
 pub use session::{Moment, Session};
-pub use table::TableHandover;
-use table::{Table, Tick, tenths};
+use table::{Agreed, Table, Tick, tenths};
+pub use table::{SessionCopy, SharedSessions, TableHandover, session_age};
+
+/// By what instances hash the keys of tables that they replicate. It is no secret: only responses of the application put keys into such a table,
+/// and a client that finds another key of the same hash reaches the endpoint of that session, which any client may reach.
+const AGREED_SEED: [u64; 2] = [0x6571_7569_706f_6973, 0x652d_7365_7373_696f];
 
 /// The persistence of a cluster, compiled.
 pub struct Persistence {
@@ -131,7 +135,7 @@ impl Persistence {
         match &self.by {
             By::Cookie(plan) => head.map_or_else(Session::default, |head| plan.find(head, at.seconds())),
             By::Table(key, table, bounds) => {
-                let begun = table.begun(at.now, chance);
+                let begun = table.begun(at, chance);
                 let (now, idle) = (begun.tick(at.now), idle_of(bounds));
                 let keys = (0..SESSION_COOKIES_MAX).map_while(|nth| key.of((head, client), nth, &begun));
                 // Others may have planted cookies of that name: the first that is known counts, else the first.
@@ -163,7 +167,7 @@ impl Persistence {
         let By::Table(Key::Rdp(places), table, bounds) = &self.by else { return Session::default() };
         match cookie {
             RdpCookie::User(user) => {
-                let begun = table.begun(at.now, chance);
+                let begun = table.begun(at, chance);
                 let key = begun.key(user);
                 let session = self.remembered(key, table.find(key, begun.tick(at.now), idle_of(bounds)));
                 Session { may_begin: true, ..session }
@@ -210,7 +214,7 @@ impl Persistence {
                 }
             }
             By::Table(key, table, bounds) => {
-                let begun = table.begun(at.now, chance);
+                let begun = table.begun(at, chance);
                 let (now, idle) = (begun.tick(at.now), idle_of(bounds));
                 let Some(&id) = self.ids.get(endpoint) else { return false };
                 // What is learned is only what the application gave out: others do not fill the table.
@@ -250,12 +254,20 @@ impl Persistence {
     }
 
     /// Remembers what the predecessor did, if it knew sessions by the same.
-    pub fn inherit(&self, known_by: &str, handed: &TableHandover, now: Instant) {
+    pub fn inherit(&self, known_by: &str, handed: &TableHandover, at: Moment) {
         if let By::Table(_, table, bounds) = &self.by
             && self.known_by() == known_by
         {
-            table.inherit(handed, now, idle_of(bounds));
+            table.inherit(handed, at, idle_of(bounds));
         }
+    }
+
+    /// Returns its table, if instances replicate it. `cluster`: the name of the cluster.
+    pub fn shared(&self, cluster: &str) -> Option<SharedSessions> {
+        let By::Table(_, table, bounds) = &self.by else { return None };
+        let fingerprint = hash::of_bytes(self.known_by().as_bytes());
+        let (name, table) = (cluster.to_owned(), Arc::clone(table));
+        table.is_replicated().then(|| SharedSessions { name, fingerprint, table, idle: idle_of(bounds) })
     }
 
     fn known_by(&self) -> String {
@@ -293,14 +305,18 @@ fn idle_of(bounds: &SessionTable) -> Tick {
 
 /// The table of the plan before, if it is by the same.
 fn table(key: Key, bounds: SessionTable, settings: &model_of::Persistence, previous: Option<&Persistence>) -> By {
+    let agreed = bounds.is_replicated.then_some(Agreed { seed: AGREED_SEED, expires: bounds.expires });
     let known = previous.and_then(|previous| match &previous.by {
-        By::Table(_, table, _) if is_by_same(&previous.settings.by, &settings.by) => Some(table),
+        By::Table(_, table, _) if is_by_same(&previous.settings.by, &settings.by) => {
+            // Keys of one that is replicated have another seed.
+            Some(table).filter(|table| table.is_replicated() == bounds.is_replicated)
+        }
         _ => None,
     });
     let table = match known {
         // Its bound follows when the plan comes into force: until then sessions begin and move by the plan before.
         Some(table) => table.clone(),
-        None => Arc::new(Table::new(bounds.entries_max)),
+        None => Arc::new(Table::new(bounds.entries_max, agreed)),
     };
     By::Table(key, table, bounds)
 }

@@ -8,6 +8,8 @@
 //! Keys are hashed with a seed (SipHash), so that nobody can choose keys that fall into one shard or onto one entry.
 //! Two keys of one hash would share an entry, and thus an endpoint: with 64 bits that does not happen, and would do no harm.
 
+mod replica;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +18,9 @@ use crate::balance::Chance;
 use crate::hash::FastMap;
 use crate::keyed;
 use crate::padded::Padded;
+use crate::sticky::Moment;
+use replica::Told;
+pub use replica::{SessionCopy, SharedSessions, session_age};
 
 /// A table for fewer entries than this has one shard, in which the order of use is exact; others have [`SHARDS`], a power of
 /// two.
@@ -38,6 +43,17 @@ pub(crate) struct Table {
     entries: Padded<AtomicU32>,
     evictions: AtomicU64,
     max: AtomicU32,
+    /// Of a table that is replicated.
+    agreed: Option<Agreed>,
+}
+
+/// What instances that replicate a table agree on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreed {
+    /// By which all hash keys.
+    pub(super) seed: [u64; 2],
+    /// Time without use after which they forget a session: entries of peers may be as old when the table begins.
+    pub(super) expires: Duration,
 }
 
 /// What a table needs of time and chance, which its first user gives it.
@@ -45,6 +61,8 @@ pub(crate) struct Table {
 pub(super) struct Begun {
     at: Instant,
     seed: [u64; 2],
+    /// Tenths of a second since 1970 at that moment, modulo 2³², in a table that is replicated.
+    stamp: u32,
 }
 
 impl Begun {
@@ -81,6 +99,8 @@ struct Shard {
     /// Ends of the list in the order of use.
     newest: Link,
     oldest: Link,
+    /// What peers have heard, in a table that is replicated.
+    told: Option<Box<Told>>,
 }
 
 /// A place in `entries`, or [`NONE`].
@@ -121,14 +141,17 @@ impl Over {
 
 impl Table {
     /// For at most `max` entries; at least one. The bound may change later, the number of shards does not.
-    pub(super) fn new(max: u32) -> Self {
+    /// `agreed`: instances replicate it.
+    pub(super) fn new(max: u32, agreed: Option<Agreed>) -> Self {
         let shards = if max < SPLIT_MIN { 1 } else { SHARDS };
+        let shard = || Mutex::new(Shard { told: agreed.map(|_| Box::default()), ..Shard::default() });
         Self {
             begun: OnceLock::new(),
-            shards: (0..shards).map(|_| Padded::default()).collect(),
+            shards: (0..shards).map(|_| Padded(shard())).collect(),
             entries: Padded::default(),
             evictions: AtomicU64::new(0),
             max: AtomicU32::new(max.max(1)),
+            agreed,
         }
     }
 
@@ -148,8 +171,11 @@ impl Table {
     }
 
     /// Its beginning, which is now if nobody has used it.
-    pub(super) fn begun(&self, now: Instant, chance: &mut Chance<'_>) -> Begun {
-        *self.begun.get_or_init(|| Begun { at: now, seed: [chance(), chance()] })
+    pub(super) fn begun(&self, at: Moment, chance: &mut Chance<'_>) -> Begun {
+        *self.begun.get_or_init(|| match self.agreed {
+            Some(agreed) => agreed.begin(at),
+            None => Begun { at: at.now, seed: [chance(), chance()], stamp: 0 },
+        })
     }
 
     /// The endpoint that is remembered for a key, which thereby counts as used now.
@@ -162,7 +188,7 @@ impl Table {
             self.entries.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        shard.touch(place, now);
+        shard.touch(place, now, idle);
         Some(entry.endpoint)
     }
 
@@ -201,10 +227,23 @@ impl Table {
             let known = shard.entries[place as usize];
             if over.allows(known.endpoint) || is_expired(known.seen, now, idle) {
                 shard.entries[place as usize].endpoint = endpoint;
-                shard.touch(place, now);
+                shard.touch(place, now, idle);
+                if known.endpoint != endpoint {
+                    shard.note_change(place, self.stamp(now));
+                }
             }
             return true;
         }
+        if !self.make_room(&mut shard) {
+            return false;
+        }
+        let place = shard.insert(key, endpoint, now);
+        shard.note_change(place, self.stamp(now));
+        true
+    }
+
+    /// Counts one more entry, in place of the oldest of the shard if the table is full. `false`: it is, and the shard has nothing that could go.
+    fn make_room(&self, shard: &mut Shard) -> bool {
         let has_room = |count: u32| (count < self.max()).then_some(count + 1);
         let counted = self.entries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_room).is_ok();
         if !counted {
@@ -216,7 +255,6 @@ impl Table {
             shard.remove(oldest);
             self.evictions.fetch_add(1, Ordering::Relaxed);
         }
-        shard.insert(key, endpoint, now);
         true
     }
 
@@ -257,15 +295,20 @@ impl Table {
 
     /// Remembers what the predecessor did, as long as this table is unused; as much of it as there is room for. What comes in
     /// several parts is all remembered.
-    pub(super) fn inherit(&self, handed: &TableHandover, now: Instant, idle: Tick) {
+    pub(super) fn inherit(&self, handed: &TableHandover, at: Moment, idle: Tick) {
         // What is older is forgotten in any case.
         let oldest = handed.entries.first().map_or(0, |(_, _, age)| (*age).min(idle));
-        let at = now.checked_sub(Duration::from_millis(u64::from(oldest) * 100)).unwrap_or(now);
-        let begun = *self.begun.get_or_init(|| Begun { at, seed: handed.seed });
+        let begun = *self.begun.get_or_init(|| match self.agreed {
+            Some(agreed) => agreed.begin(at),
+            None => {
+                let age = Duration::from_millis(u64::from(oldest) * 100);
+                Begun { at: at.now.checked_sub(age).unwrap_or(at.now), seed: handed.seed, stamp: 0 }
+            }
+        });
         if begun.seed != handed.seed {
             return;
         }
-        let now = begun.tick(now);
+        let now = begun.tick(at.now);
         // The oldest comes first, and none is older than the one before it: who told otherwise would have entries kept beyond their time.
         let mut oldest = oldest;
         for (key, endpoint, age) in &handed.entries {
@@ -314,20 +357,34 @@ fn is_expired(seen: Tick, now: Tick, idle: Tick) -> bool {
 }
 
 impl Shard {
-    fn insert(&mut self, key: u64, endpoint: u64, seen: Tick) {
+    fn insert(&mut self, key: u64, endpoint: u64, seen: Tick) -> u32 {
         let place = self.entries.len() as u32;
         self.entries.push(Entry { key, endpoint, seen, newer: Link(NONE), older: Link(NONE) });
         self.places.insert(key, place);
         self.link_newest(place);
+        if let Some(told) = &mut self.told {
+            told.insert(seen);
+        }
+        place
     }
 
     /// Makes an entry the newest.
-    fn touch(&mut self, place: u32, now: Tick) {
+    fn touch(&mut self, place: u32, now: Tick, idle: Tick) {
         let seen = self.entries[place as usize].seen.max(now);
         self.entries[place as usize].seen = seen;
         if self.newest.0 != place {
             self.unlink(place);
             self.link_newest(place);
+        }
+        if let Some(told) = &mut self.told {
+            told.note_use((place, self.entries[place as usize].key), seen, idle);
+        }
+    }
+
+    /// The session of an entry has begun or moved here.
+    fn note_change(&mut self, place: u32, stamp: u32) {
+        if let Some(told) = &mut self.told {
+            told.note_change((place, self.entries[place as usize].key), stamp);
         }
     }
 
@@ -348,6 +405,9 @@ impl Shard {
     fn remove(&mut self, place: u32) {
         self.unlink(place);
         let removed = self.entries.swap_remove(place as usize);
+        if let Some(told) = &mut self.told {
+            told.remove(place);
+        }
         self.places.remove(&removed.key);
         let Some(moved) = self.entries.get(place as usize).copied() else { return };
         self.places.insert(moved.key, place);
@@ -362,11 +422,16 @@ impl Shard {
     }
 
     fn link_newest(&mut self, place: u32) {
-        let before = self.newest;
-        self.entries[place as usize].newer = Link(NONE);
-        self.entries[place as usize].older = before;
-        self.set_newer_of(before, Link(place));
-        self.newest = Link(place);
+        self.link_after(place, Link(NONE));
+    }
+
+    /// Makes an entry the next older than another, or the newest.
+    fn link_after(&mut self, place: u32, newer: Link) {
+        let older = self.entries.get(newer.0 as usize).map_or(self.newest, |entry| entry.older);
+        self.entries[place as usize].newer = newer;
+        self.entries[place as usize].older = older;
+        self.set_newer_of(older, Link(place));
+        self.set_older_of(newer, Link(place));
     }
 
     /// Without an entry it is the newest of all that is meant.

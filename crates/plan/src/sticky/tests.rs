@@ -13,7 +13,7 @@ use crate::testing::{Bell, Worker, anywhere, bounded, cluster, fetched, head, he
 use crate::{Ask, ClusterPlan, LastResort, Lease, Outcome, Pick, Refusal, Wait};
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
-const TABLE: SessionTable = SessionTable { entries_max: 100, expires: Duration::from_secs(60) };
+const TABLE: SessionTable = SessionTable { entries_max: 100, expires: Duration::from_secs(60), is_replicated: false };
 
 fn cookie() -> SessionCookie {
     SessionCookie {
@@ -525,7 +525,7 @@ fn a_table_lives_through_changes_and_finds_an_endpoint_that_comes_back() {
     fewer.endpoints.remove(2);
     let second = ClusterPlan::compile(Arc::new(fewer), Some(&first));
     assert_eq!(pinned(&second), Some(GONE));
-    let smaller = SessionTable { entries_max: 10, expires: Duration::from_secs(5) };
+    let smaller = SessionTable { entries_max: 10, expires: Duration::from_secs(5), is_replicated: false };
     let third = config.clone().with(|it| it.persistence = by(SessionBy::Header("x-user".into(), smaller)));
     let third = ClusterPlan::compile(Arc::new(third), Some(&second));
     assert_eq!(pinned(&third), Some(2));

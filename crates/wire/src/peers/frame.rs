@@ -41,6 +41,17 @@ pub struct Segment<'a> {
     pub blocks: &'a [u8],
 }
 
+/// Sessions that an instance has learned. An entry replaces another if it is newer, so it does no harm if one comes twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sessions<'a> {
+    /// The receiver has all up to this number then; 0: more follows.
+    pub number: u64,
+    /// Milliseconds since it was written.
+    pub age: u64,
+    /// For [`super::Blocks`]: one for each cluster, each record is a [`super::SessionRecord`].
+    pub blocks: &'a [u8],
+}
+
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
@@ -75,6 +86,12 @@ pub enum Frame<'a> {
     },
     /// Either: it is there.
     Ping,
+    /// Receiver: send the sessions that follow this number; 0: all that you know, and what follows.
+    FollowSessions(u64),
+    /// Sender: sessions.
+    Sessions(Sessions<'a>),
+    /// Receiver: it has all sessions up to this number.
+    AckSessions(u64),
     /// A type of a newer version.
     Unknown(u8),
 }
@@ -121,6 +138,9 @@ fn read<'a>(kind: u8, body: &mut &'a [u8]) -> Result<Frame<'a>, Broken> {
             vector: many(body, |body| Ok((array(body).map(u128::from_be_bytes)?, long(body)?)))?,
         },
         10 => Frame::Ping,
+        11 => Frame::FollowSessions(long(body)?),
+        12 => Frame::Sessions(Sessions { number: long(body)?, age: long(body)?, blocks: std::mem::take(body) }),
+        13 => Frame::AckSessions(long(body)?),
         other => Frame::Unknown(other),
     })
 }
@@ -178,7 +198,13 @@ pub fn write(frame: &Frame<'_>, to: &mut Vec<u8>) {
             [segment.first, segment.last, segment.age].iter().for_each(|number| to.extend(number.to_be_bytes()));
             to.extend(segment.blocks);
         }
-        Frame::Ack(number) => to.extend(number.to_be_bytes()),
+        Frame::Sessions(sessions) => {
+            [sessions.number, sessions.age].iter().for_each(|number| to.extend(number.to_be_bytes()));
+            to.extend(sessions.blocks);
+        }
+        Frame::Ack(number) | Frame::FollowSessions(number) | Frame::AckSessions(number) => {
+            to.extend(number.to_be_bytes())
+        }
         Frame::State(blocks) => to.extend(*blocks),
         Frame::StateEnd { head, vector } => {
             to.extend(head.to_be_bytes());
@@ -207,6 +233,9 @@ fn kind(frame: &Frame<'_>) -> u8 {
         Frame::State(_) => 8,
         Frame::StateEnd { .. } => 9,
         Frame::Ping => 10,
+        Frame::FollowSessions(_) => 11,
+        Frame::Sessions(_) => 12,
+        Frame::AckSessions(_) => 13,
         Frame::Unknown(kind) => *kind,
     }
 }

@@ -17,6 +17,9 @@ fn frames() -> Vec<Frame<'static>> {
         Frame::State(b"y"),
         Frame::StateEnd { head: 3, vector: vec![(4, 5), (6, u64::MAX)] },
         Frame::Ping,
+        Frame::FollowSessions(7),
+        Frame::Sessions(Sessions { number: 8, age: 40, blocks: b"z" }),
+        Frame::AckSessions(8),
     ]
 }
 
@@ -147,7 +150,7 @@ fn what_was_removed_stays_apart_from_what_was_counted_since() {
 proptest! {
     /// Whatever comes is read without a panic, and what is read is within its bounds.
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0_u8..12) {
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0_u8..15) {
         let framed = [&((bytes.len() + 1) as u32).to_be_bytes()[..], &[kind], &bytes].concat();
         for bytes in [&framed[..], &bytes[..]] {
             if let Ok(Some((frame, taken))) = next(bytes) {
@@ -205,4 +208,27 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn sessions_come_back_and_other_records_are_none() {
+    let session = SessionRecord { key: u64::MAX - 3, endpoint: 1 << 63 | 5, stamp: u32::MAX, age: 70_000 };
+    let mut bytes = Vec::new();
+    session.write(&mut bytes);
+    SessionRecord::default().write(&mut bytes);
+    let read: Vec<_> = Records::new(&bytes).flatten().map(|record| SessionRecord::of(&record)).collect();
+    assert_eq!(read, [Some(session), Some(SessionRecord::default())]);
+    let key = &[7; 8];
+    let others = [
+        Record { key: &[7; 7], values: vec![1, 2], ..Record::default() },
+        Record { key, values: vec![1], ..Record::default() },
+        Record { key, values: vec![1, 2, 3], ..Record::default() },
+        Record { key, values: vec![1, -1], ..Record::default() },
+        Record { key, values: vec![1, 1 << 32], ..Record::default() },
+        Record { key, values: vec![1, 2], is_reset: true, ..Record::default() },
+        Record { key, values: vec![1, 2], is_all: true, ..Record::default() },
+    ];
+    assert!(others.iter().all(|record| SessionRecord::of(record).is_none()));
+    let ancient = Record { key, values: vec![1, 2], idle: u64::MAX, ..Record::default() };
+    assert_eq!(SessionRecord::of(&ancient).map(|session| session.age), Some(u32::MAX));
 }

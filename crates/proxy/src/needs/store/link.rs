@@ -141,7 +141,7 @@ impl Link {
         &self,
         local: &Rc<ClusterLocal>,
         (key, is_asking): (&[u8], bool),
-        arguments: &[String; 3],
+        (arguments, cost): (&[String; 3], Option<&str>),
     ) -> Result<oneshot::Receiver<Answer>, Missed> {
         self.follow(local);
         let now = Instant::now();
@@ -157,8 +157,10 @@ impl Link {
         let (answer, found) = oneshot::channel();
         waiting.push_back(Waiting::Ask { answer, at: now });
         let [interval, burst, most] = arguments.each_ref().map(|argument| argument.as_bytes());
-        let command = [b"EVALSHA", script::NAME.as_bytes(), b"1", key, interval, burst, most];
-        write_command(&command, &mut self.out.borrow_mut());
+        let cost = cost.unwrap_or_default().as_bytes();
+        let command = [b"EVALSHA", script::NAME.as_bytes(), b"1", key, interval, burst, most, cost];
+        let length = command.len() - usize::from(cost.is_empty());
+        write_command(&command[..length], &mut self.out.borrow_mut());
         self.wake();
         Ok(found)
     }

@@ -51,7 +51,7 @@ pub(super) async fn spent(ask: StoreAsk, exchange: &mut Exchange<'_>) -> Result<
     let (mut link, mut is_asking, local) = (store.link_of(local, &ask.key), false, local.clone());
     exchange.connection.watch.set(Instant::now(), ask.timeout);
     for _ in 0..=REDIRECTS_MAX {
-        let answer = match link.ask(&local, (&ask.key, is_asking), &ask.arguments) {
+        let answer = match link.ask(&local, (&ask.key, is_asking), (&ask.arguments, ask.cost.as_deref())) {
             Ok(found) => answer_of(found, exchange).await?,
             Err(missed) => Some(Err(missed)),
         };
