@@ -461,7 +461,7 @@ fn of_many_variables_and_tlvs_the_nearest_are_named_and_the_page_with_all() {
     );
     for wanted in [
         "there is no variable `{wibble}`",
-        "help: there are 31, such as `",
+        "help: there are 32, such as `",
         "; all are in docs/reference/filters.md\n",
         "help: did you mean `client_ip`?\n",
         "there is no TLV `vpce`: write a name such as `aws_vpce_id`",
