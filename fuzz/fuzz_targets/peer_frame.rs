@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::peers::{Blocks, Frame, Journal, KEY_BYTES_MAX, Records, Segment, SessionRecord, Sessions, VALUES_MAX, next, write};
+use wire::peers::{
+    Blocks, Frame, Journal, KEY_BYTES_MAX, Records, Segment, SessionRecord, Sessions, VALUES_MAX, next, write,
+};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(Some((frame, taken))) = next(bytes) else { return };

@@ -24,9 +24,7 @@ static CHAINS: LazyLock<Vec<Chain>> = LazyLock::new(|| {
         (&mixed, true, false),
         (&looking, false, false),
     ];
-    let chain = |(replace, once, ignore_case)| {
-        filters::chain("replace_body", settings(replace, once, ignore_case))
-    };
+    let chain = |(replace, once, ignore_case)| filters::chain("replace_body", settings(replace, once, ignore_case));
     all.into_iter().map(chain).collect()
 });
 
