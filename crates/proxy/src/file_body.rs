@@ -1,5 +1,5 @@
 //! A body that is a range of a file, over a connection in clear: the kernel moves it from its page cache to the socket (`sendfile`), and no
-//! byte of it comes by here. Before each piece it is asked whether the end of it is in memory. If not, a thread beside the worker reads it
+//! byte of it comes by here. Before each piece it is asked whether both ends of it are in memory. If not, a thread beside the worker reads it
 //! first: a worker does not wait for a disk.
 
 use std::io;
@@ -14,11 +14,10 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use crate::file_system::piece_of;
 use crate::relay::PumpFault;
 use crate::sys;
 
-/// Bytes that are sent or read ahead at once: a few times what the kernel reads ahead itself.
-const PIECE_BYTES: u64 = 256 << 10;
 /// Pieces before others of the worker get a turn.
 const PIECES_PER_TURN_MAX: usize = 4;
 /// Bytes of the buffer of a thread that reads ahead.
@@ -94,19 +93,19 @@ impl FileBody {
             let content = Arc::clone(&self.content);
             let file = content.file().ok_or(PumpFault::Source)?;
             let count = usize::try_from(self.is_read_to - self.left.start).unwrap_or(0);
-            let sent = ready!(poll_io(cx, tcp, || sys::send_file(tcp.as_fd(), file, (self.left.start, count))));
-            match sent {
+            let sent = poll_io(cx, tcp, || sys::send_file(tcp.as_fd(), file, (self.left.start, count)));
+            if sent.is_pending() {
+                // Who knows what is in memory when the client has taken some.
+                self.is_read_to = self.left.start;
+            }
+            match ready!(sent) {
                 Ok(0) => return Poll::Ready(Err(PumpFault::Source)),
                 Ok(count) => {
                     self.left.start += count as u64;
                     self.sent_bytes += count as u64;
                     self.has_moved = true;
                 }
-                // Of the file, not of the socket.
-                Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-                    return Poll::Ready(Err(PumpFault::Source));
-                }
-                Err(_) => return Poll::Ready(Err(PumpFault::Write)),
+                Err(error) => return Poll::Ready(Err(fault_of(&error))),
             }
         }
         cx.waker().wake_by_ref();
@@ -118,19 +117,15 @@ impl FileBody {
         if self.left.start < self.is_read_to {
             return Poll::Ready(Ok(()));
         }
-        let end = self.left.end.min(self.left.start + PIECE_BYTES);
-        if self.reading.is_none() {
-            match self.content.read_now(&mut [0], end - 1) {
-                Some(Ok(1)) => {
-                    self.is_read_to = end;
-                    return Poll::Ready(Ok(()));
-                }
-                Some(_) => return Poll::Ready(Err(PumpFault::Source)),
-                None => {}
-            }
+        let piece = piece_of(self.left.start);
+        let end = self.left.end.min(piece.end);
+        let is_there = |at: u64| matches!(self.content.read_now(&mut [0], at), Some(Ok(1)));
+        if self.reading.is_none() && is_there(end - 1) && is_there(piece.start) {
+            self.is_read_to = end;
+            return Poll::Ready(Ok(()));
         }
         let reading = self.reading.get_or_insert_with(|| {
-            let (content, piece) = (Arc::clone(&self.content), self.left.start..end);
+            let (content, piece) = (Arc::clone(&self.content), piece.start..end);
             ReadAhead(spawn_blocking(move || read_through(&*content, piece)))
         });
         let read = ready!(Pin::new(&mut reading.0).poll(cx));
@@ -140,6 +135,16 @@ impl FileBody {
         }
         self.is_read_to = end;
         Poll::Ready(Ok(()))
+    }
+}
+
+/// Whose fault it is: the socket's, or else the file's.
+fn fault_of(error: &io::Error) -> PumpFault {
+    match error.raw_os_error() {
+        Some(
+            libc::EPIPE | libc::ECONNRESET | libc::ETIMEDOUT | libc::ENOTCONN | libc::EHOSTUNREACH | libc::ENETUNREACH,
+        ) => PumpFault::Write,
+        _ => PumpFault::Source,
     }
 }
 

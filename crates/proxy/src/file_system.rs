@@ -6,6 +6,7 @@ mod recent;
 use std::ffi::{CStr, CString};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -27,6 +28,8 @@ const TRIES_MAX: u32 = 8;
 /// The part of the descriptors of the process that files may take.
 const SHARE_OF_DESCRIPTORS: u64 = 4;
 
+/// Bytes that are read ahead as a whole, from a multiple of that.
+const PIECE_BYTES: u64 = 256 << 10;
 /// Bytes of a file that its worker closes itself.
 const CLOSED_HERE_MAX: u64 = 1 << 20;
 
@@ -38,13 +41,16 @@ pub(crate) struct OpenFile {
     /// Until it is closed.
     file: Option<File>,
     length: u64,
+    /// See [`sys::is_local`]: of all others it is not known whether the kernel has to wait.
+    is_local: bool,
 }
 
 impl OpenFile {
     /// `None`: too many are open.
     pub(crate) fn new(file: File, length: u64) -> Option<Self> {
         if OPEN.fetch_add(1, Ordering::Relaxed) < open_max() {
-            return Some(Self { file: Some(file), length });
+            let is_local = sys::is_local(file.as_fd());
+            return Some(Self { file: Some(file), length, is_local });
         }
         OPEN.fetch_sub(1, Ordering::Relaxed);
         None
@@ -68,17 +74,29 @@ impl Drop for OpenFile {
 
 impl Content for OpenFile {
     fn read_at(&self, room: &mut [u8], at: u64) -> io::Result<usize> {
-        self.file.as_ref().map_or(Ok(0), |file| file.read_at(room, at))
+        let Some(file) = &self.file else { return Ok(0) };
+        sys::will_read(file.as_fd(), piece_of(at));
+        file.read_at(room, at)
     }
 
     fn read_now(&self, room: &mut [u8], at: u64) -> Option<io::Result<usize>> {
-        let read = sys::read_now(self.file()?, room, at);
-        (!read.as_ref().is_err_and(would_wait)).then_some(read)
+        match sys::read_now(self.file()?, room, at) {
+            // Linux 5.9 and 5.10 say so also before the end.
+            Ok(0) => None,
+            Err(error) if would_wait(&error) => None,
+            read => Some(read),
+        }
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {
-        self.file.as_ref().map(AsFd::as_fd)
+        self.file.as_ref().filter(|_| self.is_local).map(AsFd::as_fd)
     }
+}
+
+/// The piece of a file that a place belongs to. A piece is read as a whole, so that its ends tell about all of it.
+pub(crate) fn piece_of(at: u64) -> Range<u64> {
+    let start = at - at % PIECE_BYTES;
+    start..start + PIECE_BYTES
 }
 
 /// Whether something was not done because it would have to wait for a disk, or because nobody can tell whether it would.
@@ -335,6 +353,8 @@ impl Below<'_> {
                 file.read_at(room, count as u64)
             };
             match read {
+                // See `read_now`.
+                Ok(0) if self.is_now => return Err(NoFile::Later),
                 Ok(0) => break,
                 Ok(more) => count += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

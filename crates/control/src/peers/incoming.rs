@@ -239,6 +239,8 @@ impl Hearing<'_> {
                     self.asked = Asked::Nothing;
                 }
                 Frame::State(blocks) if matches!(self.asked, Asked::Teach(_)) => {
+                    // It had to wait for its turn.
+                    self.asked = Asked::Teach(now);
                     self.state.add((&mut engine, self.sender), blocks)?;
                 }
                 Frame::StateEnd { head, vector } if matches!(self.asked, Asked::Teach(_)) => {

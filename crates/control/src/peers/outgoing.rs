@@ -33,6 +33,8 @@ const KNOWN_PAUSE: Duration = Duration::from_secs(5);
 const TEACH_EVERY: Duration = Duration::from_secs(1);
 /// A receiver waits so long for its turn, while others are taught.
 const TEACH_WITHIN: Duration = Duration::from_secs(30);
+/// The same if it has just begun: another may teach it at once.
+const TEACH_NEW_WITHIN: Duration = Duration::from_secs(3);
 /// How often it is looked whether the turn has come.
 const TEACH_AGAIN: Duration = Duration::from_millis(50);
 const PING_EVERY: Duration = Duration::from_secs(1);
@@ -168,11 +170,12 @@ async fn serve(
                 Answer::Teach => asked = Some(Instant::now()),
             }
         }
+        let within = if hello.is_settled { TEACH_WITHIN } else { TEACH_NEW_WITHIN };
         let is_soon = taught.is_some_and(|taught| taught.elapsed() < TEACH_EVERY);
         if let Some(at) = asked.filter(|_| !is_soon) {
             // The state of all tables is in memory until it is sent: one at a time.
             let teaching = shared.teaching();
-            if teaching.is_some() || at.elapsed() >= TEACH_WITHIN {
+            if teaching.is_some() || at.elapsed() >= within {
                 asked = None;
                 let state = teaching.as_ref().and_then(|_| shared.engine().state(Instant::now()));
                 match state {

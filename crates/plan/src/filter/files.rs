@@ -290,8 +290,8 @@ impl FilesStep {
     /// Whether the client asks for the root itself without the slash at its end, which links in its page are relative to.
     fn lacks_slash(&self, head: &RequestHead) -> bool {
         let is_root = self.prefix.as_ref().is_some_and(|prefix| head.path() == prefix.as_bytes());
-        // Another filter may have removed the slash.
-        is_root && !head.received_path().ends_with(b"/")
+        // Another filter may have removed the slash, or lead here from elsewhere.
+        is_root && head.received_path().ends_with(head.path())
     }
 
     /// The codings that the client takes, best first.
@@ -364,9 +364,6 @@ impl RequestStep for FilesStep {
         if !matches!(Method::of(head.method_bytes()), Method::Get | Method::Head) {
             return if self.goes_on { Flow::Continue } else { not_allowed() };
         }
-        if self.lacks_slash(head) {
-            return redirect(path::with_slash(head.received_path(), head.received_query()));
-        }
         let Some(path) = self.path(head) else { return self.missing() };
         let codings = self.codings(head);
         Flow::Need(Need::File(Box::new(FileAsk { root: self.root.clone(), path, codings })))
@@ -375,6 +372,9 @@ impl RequestStep for FilesStep {
     fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
         let Found::File(found) = found else { return Flow::Continue };
         match found {
+            FileFound::File(_) | FileFound::Directory(_) if self.lacks_slash(head) => {
+                redirect(path::with_slash(head.received_path(), head.received_query()))
+            }
             FileFound::File(file) => self.send(head, &file, turn),
             FileFound::Directory(mut entries) => {
                 entries.retain(|entry| self.shows_hidden || !entry.name.starts_with(b"."));

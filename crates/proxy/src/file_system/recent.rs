@@ -45,7 +45,8 @@ struct Entry {
 
 /// Returns a file that was read a moment ago and has not changed since.
 pub(super) fn find(ask: &FileAsk) -> Option<FileFound> {
-    RECENT.with_borrow(|recent| {
+    RECENT.with_borrow_mut(|recent| {
+        recent.make_room(Instant::now());
         let entry = recent.files.get(&address(&ask.root))?.get(&ask.path)?;
         let is_same = || sys::identity_now(&entry.whole).is_ok_and(|identity| identity == entry.identity);
         (ask.codings.is_empty() && entry.at.elapsed() < VALID && is_same())
@@ -103,8 +104,10 @@ fn is_direct(ask: &FileAsk, path: &[u8]) -> bool {
 }
 
 fn is_settled(told: &Metadata) -> bool {
+    // Some file systems count in seconds.
+    let settled = if told.ctime_nsec() == 0 { Duration::from_secs(1) + SETTLED } else { SETTLED };
     let since = Duration::new(u64::try_from(told.ctime()).unwrap_or(0), u32::try_from(told.ctime_nsec()).unwrap_or(0));
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + since).is_ok_and(|age| age >= SETTLED)
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + since).is_ok_and(|age| age >= settled)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::ffi::CStr;
 use std::fs::{File, Metadata};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 
@@ -60,8 +61,8 @@ pub(crate) fn descriptors_max() -> u64 {
     if told == 0 { limit.rlim_cur } else { 1_024 }
 }
 
-/// Returns whether a file is on a file system of this machine's own disks or memory: to open one that the kernel knows never waits for
-/// another machine or process.
+/// Returns whether a file is on a file system of this machine's own disks that can say what is in memory: to open or send a file that the
+/// kernel has there never waits for another machine or process. What lies below an overlay may be anything, and tmpfs cannot say.
 pub(crate) fn is_local(file: BorrowedFd<'_>) -> bool {
     /// Numbers that the library does not have.
     const ZFS: i64 = 0x2fc1_2fc1;
@@ -72,14 +73,7 @@ pub(crate) fn is_local(file: BorrowedFd<'_>) -> bool {
     // SAFETY: the pointer is to a value that lives through the call, and is of the type that it fills.
     let result = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut told) };
     let kind = told.f_type & 0xffff_ffff;
-    let known = [
-        libc::EXT4_SUPER_MAGIC,
-        libc::XFS_SUPER_MAGIC,
-        libc::BTRFS_SUPER_MAGIC,
-        libc::F2FS_SUPER_MAGIC,
-        libc::TMPFS_MAGIC,
-        libc::OVERLAYFS_SUPER_MAGIC,
-    ];
+    let known = [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC, libc::F2FS_SUPER_MAGIC];
     result == 0 && (known.contains(&kind) || [ZFS, EROFS, SQUASHFS].contains(&kind))
 }
 
@@ -93,6 +87,20 @@ pub(crate) fn read_now(file: BorrowedFd<'_>, room: &mut [u8], at: u64) -> io::Re
     // SAFETY: the one piece is the room, which lives through the call.
     let count = unsafe { libc::preadv2(file.as_raw_fd(), &raw const piece, 1, place, libc::RWF_NOWAIT) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// Has the kernel begin to read this part of a file.
+pub(crate) fn will_read(file: BorrowedFd<'_>, part: Range<u64>) {
+    let place = |at: u64| libc::off_t::try_from(at).unwrap_or(libc::off_t::MAX);
+    // SAFETY: it takes integers, and touches no memory of ours.
+    let _ = unsafe {
+        libc::posix_fadvise(
+            file.as_raw_fd(),
+            place(part.start),
+            place(part.end - part.start),
+            libc::POSIX_FADV_WILLNEED,
+        )
+    };
 }
 
 /// Sends bytes of a file to a socket, without a copy. It waits for a disk where they are not in memory.

@@ -19,7 +19,7 @@ pub(crate) use batch::{Batch, Taken};
 pub(crate) use errors::{tell_undelivered, undelivered};
 pub(crate) use files::{
     FileIdentity, descriptors_max, identity_now, is_local, may_write, open_below, open_directory_now, read_now,
-    send_file,
+    send_file, will_read,
 };
 #[cfg(test)]
 pub(crate) use options::get;

@@ -53,9 +53,12 @@ fn a_request_asks_for_the_file_below_the_root() {
     let settings = json!({ "root": ROOT, "strip_prefix": "/static/", "precompressed": ["br", "zstd", "gzip"] });
     let path = |path: &str| asked_for(&settings, path, &[]).map(|ask| String::from_utf8(ask.path).unwrap());
     assert_eq!(path("/static/a%20b?c").as_deref(), Ok("a b"));
-    assert_eq!(path("/static/").as_deref(), Ok(""));
-    let Err(Flow::Respond(redirect)) = path("/static?a=b") else { panic!("links in its page are relative to it") };
+    assert_eq!((path("/static").as_deref(), path("/static/").as_deref()), (Ok(""), Ok("")));
+    // Links in its page are relative to it. What is not there may go on to an application.
+    let Flow::Respond(redirect) = resumed(&settings, ("/static?a=b", &[]), file("index.html", b"x")) else { panic!() };
     assert_eq!((redirect.status, field(&redirect.fields, "location")), (301, Some("./static/?a=b")));
+    let here = streamed(resumed(&settings, ("/static/", &[]), file("index.html", b"x")));
+    assert_eq!(here.status, 200);
     for missing in ["/", "/statics/a", "/static/../a", "/static/.git/config", "/static/%2fetc"] {
         assert!(matches!(path(missing), Err(Flow::Respond(local)) if local.status == 404), "{missing}");
     }
