@@ -47,9 +47,8 @@ pub(crate) struct OpenFile {
 
 impl OpenFile {
     /// `None`: too many are open.
-    pub(crate) fn new(file: File, length: u64) -> Option<Self> {
+    pub(crate) fn new(file: File, length: u64, is_local: bool) -> Option<Self> {
         if OPEN.fetch_add(1, Ordering::Relaxed) < open_max() {
-            let is_local = sys::is_local(file.as_fd());
             return Some(Self { file: Some(file), length, is_local });
         }
         OPEN.fetch_sub(1, Ordering::Relaxed);
@@ -336,7 +335,9 @@ impl Below<'_> {
             opened.length = bytes.len() as u64;
             opened.bytes = Some(bytes.into());
         } else {
-            opened.content = Some(Arc::new(OpenFile::new(file, told.len()).ok_or(NoFile::Busy)?));
+            // What was looked for at once was below a local root, with no mount between.
+            let is_local = self.is_now || sys::is_local(file.as_fd());
+            opened.content = Some(Arc::new(OpenFile::new(file, told.len(), is_local).ok_or(NoFile::Busy)?));
         }
         Ok(FileFound::File(Box::new(opened)))
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::harness::origin::ok;
+use super::harness::poll::until;
 use super::harness::{Origin, Product, Setup, eventually};
 use super::peers::{Relay, addresses, connected};
 
@@ -13,7 +14,7 @@ fn origins(count: usize) -> Vec<Origin> {
     let sessions = Arc::new(AtomicU64::new(0));
     let origin = |place: usize| {
         let sessions = Arc::clone(&sessions);
-        Origin::answering(move |request| match request.target() {
+        Origin::mortal_answering(move |request| match request.target() {
             "/login" => {
                 let text = format!("{place} s{}", sessions.fetch_add(1, Ordering::Relaxed));
                 let (_, id) = text.split_once(' ').expect("two words");
@@ -118,7 +119,7 @@ fn one_that_was_killed_or_began_late_is_taught_and_an_upgrade_forgets_nothing() 
 
 #[test]
 fn a_session_that_moves_moves_everywhere_and_the_last_move_counts_after_a_partition() {
-    let (mut origins, all) = (origins(3), addresses::<2>());
+    let (origins, all) = (origins(3), addresses::<2>());
     let order = places(&origins);
     let relays = all.map(Relay::to);
     let one = setup(&order, (all[0], &[relays[1].address]), LEARN).start();
@@ -130,10 +131,15 @@ fn a_session_that_moves_moves_everywhere_and_the_last_move_counts_after_a_partit
     eventually("it is noticed", || one.api("/api/peers")["incoming"] == 0);
     let during = (login(&one), login(&other));
     // The first endpoint goes: its sessions move, here at one, there at the other.
-    drop(origins.remove(0));
+    origins[0].kill();
     let gone: Vec<_> = sessions.iter().filter(|(_, place)| place == "0").collect();
     assert!(!gone.is_empty());
-    let moved = |product: &Product| gone.iter().map(|(id, _)| (id.clone(), visit(product, id))).collect::<Vec<_>>();
+    // A request that was under way to it gets 502.
+    let answered = |product: &Product, id: &str| {
+        let place = || Some(visit(product, id)).filter(|place| place.len() == 1);
+        (id.to_owned(), until("another endpoint answers", place))
+    };
+    let moved = |product: &Product| gone.iter().map(|(id, _)| answered(product, id)).collect::<Vec<_>>();
     let first = moved(&one);
     // Stamps are tenths of a second.
     std::thread::sleep(std::time::Duration::from_millis(250));

@@ -69,7 +69,7 @@ fn try_to_read(ask: &DiskAsk) -> Result<Arc<Entry>, NoResponse> {
     let place = Place { header_len: told.header_len, body_len: told.body_len, nonce: told.nonce };
     let room = (told.body_len <= SMALL_BYTES_MAX).then(|| ask.store.room(ask.hash, told.body_len)).flatten();
     if room.is_none() && told.body_len > 0 {
-        let file = OpenFile::new(file, told.body_len).ok_or(NoResponse::Failed)?;
+        let file = OpenFile::new(file, told.body_len, false).ok_or(NoResponse::Failed)?;
         let (content, hash) = (ask.content.clone(), ask.hash);
         let body = DiskBody { file, place, of: (content, hash, ask.entry.clone()), last: Mutex::default() };
         entry.body = Arc::new(Body::in_file(Arc::new(body), told.body_len));

@@ -108,6 +108,12 @@ impl Origin {
         Self::spawn(listener, None, book, move |mut visit| visit.answer_all(|_| Some(ok(body))))
     }
 
+    /// Answers every request with what `answer` makes of it, until it is killed.
+    pub(crate) fn mortal_answering(answer: impl Fn(&Message) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        let book = Book { sockets: Some(Mutex::default()), ..Book::default() };
+        Self::spawn(bind(), None, book, move |mut visit| visit.answer_all(|request| Some(answer(request))))
+    }
+
     /// Answers every request with what `answer` makes of it.
     pub(crate) fn answering(answer: impl Fn(&Message) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::start(move |mut visit| visit.answer_all(|request| Some(answer(request))))
