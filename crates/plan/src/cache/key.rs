@@ -74,6 +74,9 @@ pub fn write_url(
 /// Brings a URL that a person writes to the form of keys. Returns `None` if it is no absolute URL of HTTP.
 pub fn normal_url(url: &[u8]) -> Option<Vec<u8>> {
     let url = trimmed(url);
+    if url.iter().any(|byte| byte.is_ascii_control() || *byte == b' ') {
+        return None;
+    }
     let place = url.windows(3).position(|three| three == b"://")?;
     let scheme = match url[..place].to_ascii_lowercase().as_slice() {
         b"http" => Scheme::Http,
@@ -83,7 +86,9 @@ pub fn normal_url(url: &[u8]) -> Option<Vec<u8>> {
     let rest = &url[place + 3..];
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
     let (authority, target) = rest.split_at(end);
-    if authority.is_empty() {
+    let behind = authority.rsplit(|byte| *byte == b']').next().unwrap_or_default();
+    // No host, a port alone, or two ports.
+    if authority.is_empty() || authority.starts_with(b":") || behind.iter().filter(|byte| **byte == b':').count() > 1 {
         return None;
     }
     let target = target.split(|byte| *byte == b'#').next().unwrap_or_default();
@@ -127,7 +132,17 @@ mod tests {
         let told = |text: &str| normal_url(text.as_bytes()).map(|url| String::from_utf8(url).unwrap());
         assert_eq!(told("HTTPS://A.example:443?x#y").as_deref(), Some("https://a.example/?x"));
         assert_eq!(told(" http://a/b#c?d "), Some("http://a/b".into()));
-        for bad in ["/a", "a.example/b", "ftp://a/", "http:///a"] {
+        assert_eq!(told("https://[::1]:443/a"), Some("https://[::1]/a".into()));
+        for bad in [
+            "/a",
+            "a.example/b",
+            "ftp://a/",
+            "http:///a",
+            "https://:443/",
+            "https://a:443:443/",
+            "http://a/b c",
+            "http://\0/",
+        ] {
             assert_eq!(told(bad), None, "{bad}");
         }
     }
