@@ -49,7 +49,7 @@ impl Metadata {
             token_url: needed("token_endpoint")?,
             keys_url: needed("jwks_uri")?,
             end_session_url: url("end_session_endpoint")?,
-            // Few need it: an odd one keeps nobody else from logging in.
+            // Few need it: an odd one must not end all logins.
             userinfo_url: url("userinfo_endpoint").unwrap_or_default(),
         })
     }
