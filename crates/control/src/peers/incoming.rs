@@ -12,6 +12,7 @@ use wire::peers::Frame;
 use super::connection::{Connection, SILENCE_MAX, Secrets};
 use super::doors::{Doors, Waiting};
 use super::engine::Taken;
+use super::sessions::Following;
 use super::shared::{Entered, Shared};
 use super::state::Collected;
 
@@ -110,8 +111,7 @@ struct Hearing<'a> {
     asked: Asked,
     epoch: u64,
     state: Collected,
-    /// The epoch of the tables of sessions when the sender was asked for them.
-    sessions_asked: Option<u64>,
+    sessions: Following,
 }
 
 /// Takes in what comes until something fails.
@@ -122,7 +122,7 @@ async fn hear(mut connection: Connection, entered: &Entered, shared: &Shared) ->
         asked: Asked::Nothing,
         epoch: 0,
         state: Collected::default(),
-        sessions_asked: None,
+        sessions: Following::default(),
     };
     let (mut heard, mut pinged, mut asked_at) = (Instant::now(), Instant::now(), None);
     loop {
@@ -144,7 +144,8 @@ async fn hear(mut connection: Connection, entered: &Entered, shared: &Shared) ->
             connection.send(&frame).await?;
             asked_at = Some(Instant::now());
         }
-        if let Some(frame) = hearing.ask_sessions() {
+        let frame = shared.sessions().ask(hearing.sender, &mut hearing.sessions);
+        if let Some(frame) = frame {
             connection.send(&frame).await?;
         }
         if pinged.elapsed() >= PING_EVERY {
@@ -196,21 +197,13 @@ impl Hearing<'_> {
         Ok(frame)
     }
 
-    /// Asks the sender for sessions, if it has not been asked or a table is new.
-    fn ask_sessions(&mut self) -> Option<Frame<'static>> {
-        let sessions = self.shared.sessions();
-        let frame = sessions.ask(self.sender).filter(|_| self.sessions_asked != Some(sessions.epoch()))?;
-        self.sessions_asked = Some(sessions.epoch());
-        Some(frame)
-    }
-
     /// Takes frames that have come, up to one that wants an answer.
     fn take(&mut self, connection: &mut Connection) -> Result<Option<Answer>, String> {
         loop {
             let before = connection.taken();
             let Some(frame) = connection.frame()? else { return Ok(None) };
             if let Frame::Sessions(sessions) = &frame {
-                let taken = self.shared.sessions().take(self.sender, sessions, Instant::now());
+                let taken = self.shared.sessions().take((self.sender, &mut self.sessions), sessions, Instant::now());
                 let Some(number) = taken else { continue };
                 return Ok(Some(Answer::Frame(Frame::AckSessions(number))));
             }

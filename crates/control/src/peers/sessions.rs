@@ -63,6 +63,24 @@ pub(crate) enum Cursor {
     After(u64),
 }
 
+/// What a connection has asked its sender for.
+#[derive(Debug, Default)]
+pub(crate) struct Following {
+    /// The epoch of the tables at that time.
+    asked: Option<u64>,
+    /// All sessions were asked for, and the end of them has not come. Until then the number of a change says nothing: those before it may lack.
+    awaits_all: bool,
+}
+
+impl Following {
+    /// Returns whether all up to the number of a frame has come with it.
+    fn has_all_up_to(&mut self, written: &Written<'_>) -> bool {
+        let is_end = written.number > 0 && written.blocks.is_empty();
+        self.awaits_all &= !is_end;
+        written.number > 0 && !self.awaits_all
+    }
+}
+
 fn moment(now: Instant) -> Moment {
     Moment { now, unix: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() }
 }
@@ -121,10 +139,6 @@ impl Sessions {
         self.told.clear();
     }
 
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
     pub(crate) fn table_names(&self) -> Vec<String> {
         self.tables.iter().map(|table| table.name().to_owned()).collect()
     }
@@ -163,7 +177,7 @@ impl Sessions {
 
     /// A receiver wants what follows a number.
     pub(crate) fn begin(&mut self, receiver: u128, after: u64) -> Cursor {
-        if self.receivers.len() < KNOWN_MAX {
+        if self.receivers.len() < KNOWN_MAX || self.receivers.contains_key(&receiver) {
             self.receivers.insert(receiver, Receiver { has: after.min(self.head), parted: None });
         }
         let is_kept = after > 0 && (self.first()..=self.head + 1).contains(&after.saturating_add(1));
@@ -237,14 +251,23 @@ impl Sessions {
 
     // As a receiver.
 
-    /// Returns what to ask a sender for; `None`: no sessions are replicated here.
-    pub(crate) fn ask(&self, sender: u128) -> Option<Frame<'static>> {
+    /// Returns what to ask a sender for, if it has not been asked or a table is new.
+    pub(crate) fn ask(&self, sender: u128, following: &mut Following) -> Option<Frame<'static>> {
+        if self.tables.is_empty() || following.asked == Some(self.epoch) || following.awaits_all {
+            return None;
+        }
         let after = self.vector.get(&sender).copied().unwrap_or(0);
-        (!self.tables.is_empty()).then_some(Frame::FollowSessions(after))
+        *following = Following { asked: Some(self.epoch), awaits_all: after == 0 };
+        Some(Frame::FollowSessions(after))
     }
 
     /// Takes in what a sender tells. Returns the number up to which all of it is here now.
-    pub(crate) fn take(&mut self, sender: u128, written: &Written<'_>, now: Instant) -> Option<u64> {
+    pub(crate) fn take(
+        &mut self,
+        (sender, following): (u128, &mut Following),
+        written: &Written<'_>,
+        now: Instant,
+    ) -> Option<u64> {
         let (at, late) = (moment(now), session_age(Duration::from_millis(written.age)));
         for block in Blocks::new(written.blocks).flatten() {
             let Some(table) = self.table_of(sender, &block) else {
@@ -261,7 +284,7 @@ impl Sessions {
                 self.figures.received += 1;
             }
         }
-        if written.number == 0 {
+        if !following.has_all_up_to(written) || following.asked != Some(self.epoch) {
             return None;
         }
         if self.vector.len() < KNOWN_MAX || self.vector.contains_key(&sender) {
@@ -296,3 +319,6 @@ fn frame(written: &Written<'_>) -> Vec<u8> {
 fn count(blocks: &[u8]) -> u64 {
     Blocks::new(blocks).flatten().map(|block| Records::new(block.records).count() as u64).sum()
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use model::{FieldName, Issue, LocalResponse, RequestHead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use self::metadata::Unread;
 use self::question::Question;
 use self::verdict::{Allowed, Verdict};
 use super::field_changes::LeftChanges;
@@ -48,8 +49,8 @@ the same name. Fields that the service does not set in each answer belong into `
 once the service has seen them, also from trailers. Where `when` exempts requests, add `remove_request_header` for them.
 
 Calls are not in the access log. When the client disconnects, the call is cancelled. The service's `dynamic_metadata` is
-`ext_authz.metadata["NAME"]` in expressions and `{ext_authz:NAME}` in texts, also for access logs. It has up to 1,024 values in 16 levels: one beyond is a
-failure, unless the service denies the request.
+`ext_authz.metadata["NAME"]` in expressions and `{ext_authz:NAME}` in texts, also for access logs. It has up to 1,024 values in 16 levels, and
+64 KiB of names and texts: larger ones are left out as a whole, and counted as `metadata_too_large`.
 `equipoise_filter_events_total` counts requests that the service has `refused`, and those for which it has `failed`, which pass with
 `on_failure: allow`.
 
@@ -137,6 +138,7 @@ impl Settings for ExtAuthz {
             note,
             refused: compiling.counter("refused"),
             failed: compiling.counter("failed"),
+            metadata_too_large: compiling.counter("metadata_too_large"),
         };
         Ok(Steps {
             guarded: trusted_headers.into_iter().map(Guarded::Name).collect(),
@@ -158,6 +160,8 @@ struct ExtAuthzStep {
     /// Requests that the service has refused, and those for which it failed.
     refused: EventCounter,
     failed: EventCounter,
+    /// Answers whose metadata are left out.
+    metadata_too_large: EventCounter,
 }
 
 impl RequestStep for ExtAuthzStep {
@@ -190,6 +194,10 @@ impl ExtAuthzStep {
         let (verdict, metadata) = match (verdict, metadata) {
             (Ok(verdict @ Verdict::Denied(_)), metadata) => (verdict, metadata.unwrap_or_default()),
             (Ok(verdict), Ok(metadata)) => (verdict, metadata),
+            (Ok(verdict), Err(Unread::TooLarge)) => {
+                turn.count(&self.metadata_too_large);
+                (verdict, None)
+            }
             _ => return self.fail(head, turn),
         };
         if let Some(metadata) = metadata {

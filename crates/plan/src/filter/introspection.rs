@@ -170,6 +170,12 @@ impl IntrospectionStep {
         self.endpoint.post_call(&[("token", token), ("token_type_hint", b"access_token")])
     }
 
+    /// Asks about the token in `scratch` for this request, which it ends with.
+    fn ask(&self, turn: &mut Turn<'_>) -> Flow {
+        turn.count(&self.asked);
+        Flow::Need(Need::Call(Box::new(self.call(turn.scratch))))
+    }
+
     /// Asks about a token for all requests that have it, also when this one ends.
     fn ask_apart(self: &Arc<Self>, digest: &Digest, turn: &mut Turn<'_>) -> Flow {
         let (step, token, began) = (Arc::clone(self), turn.scratch.clone(), turn.unix_seconds());
@@ -247,18 +253,17 @@ impl RequestStep for Arc<IntrospectionStep> {
         }
         // Without a cache there is nothing to wait for.
         if self.cache_seconds == 0 {
-            turn.count(&self.asked);
-            return Flow::Need(Need::Call(Box::new(self.call(turn.scratch))));
+            return self.ask(turn);
         }
         match self.flights.join(&digest, self.waited, turn) {
             Part::Waits(wait) => wait,
-            Part::Crowded => {
-                self.refuse(Lack::Unavailable("too many requests wait for the authorization server"), turn)
-            }
-            Part::Calls | Part::HasWaited => {
+            Part::Crowded => self.refuse(Lack::Unavailable("too many requests need the authorization server"), turn),
+            Part::Calls => {
                 turn.count(&self.asked);
                 self.ask_apart(&digest, turn)
             }
+            // Only the first call for a token goes on without its exchange.
+            Part::HasWaited => self.ask(turn),
         }
     }
 

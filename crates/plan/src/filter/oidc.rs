@@ -64,10 +64,11 @@ Instead of files, `client.secret` and `session.keys` take secrets from the envir
 With `userinfo: {}`, the proxy asks the provider's userinfo endpoint after each login and refresh, and adds the claims that the ID token does not
 have. Its `sub` must be that of the ID token, or the login is refused. A signed answer (`application/jwt`) is verified as the ID token is, and an
 encrypted one is refused. While the endpoint is not available, logins get 503, and refreshed sessions keep the claims that they had. The claims are in
-the cookie: `userinfo: { claims: [groups] }` keeps it small.
+the cookie: `userinfo: { claims: [groups] }` keeps it small. Without `claims` there, the largest are left out where not all fit, but none that
+`claims`, `claim_headers` or `user_claim` of the filter name: if these are too large, logins get 500, and refreshed sessions keep the claims that they had.
 
 `claims`, `claim_headers` and `user_claim` are those of `jwt`. `equipoise_filter_events_total` counts `redirected`, `logged_in`, `refreshed`, `logged_out`, `refused`,
-`forbidden` and `unavailable`, and `keys_fetched` and `keys_failed`.
+`forbidden` and `unavailable`, `keys_fetched` and `keys_failed`, and as `claims_left_out` answers of the userinfo endpoint that do not fit.
 
 ```yaml
 filters:
@@ -248,6 +249,7 @@ struct Counters {
     refused: EventCounter,
     forbidden: EventCounter,
     unavailable: EventCounter,
+    claims_left_out: EventCounter,
 }
 
 struct OidcStep {

@@ -70,6 +70,14 @@ impl Passing {
         Ok(Self { required, headers: headers.collect::<Result<_, Issue>>()?, user })
     }
 
+    /// Returns whether a setting names this claim, or something in it.
+    pub(crate) fn needs(&self, name: &str) -> bool {
+        let is_within =
+            |claim: &str| claim.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let claims = self.required.iter().map(|(claim, _)| claim).chain(self.headers.iter().map(|(_, claim)| claim));
+        claims.chain([&self.user]).any(|claim| is_within(claim))
+    }
+
     /// Returns the fields that it sets.
     pub(crate) fn names(&self) -> impl Iterator<Item = &FieldName> {
         self.headers.iter().map(|(name, _)| name)

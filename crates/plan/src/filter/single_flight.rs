@@ -13,7 +13,7 @@ use model::Fault;
 use super::{Flow, Need, Note, Reply, TakeReply, Turn};
 use crate::filter::token_cache::Digest;
 
-/// Flights at once, over all workers. Beyond it each exchange calls by itself.
+/// Flights at once, over all workers. A call goes on when its exchange has ended, so that nothing else bounds them.
 const FLIGHTS_MAX: usize = 4_096;
 /// Exchanges that wait for flights at once, over all workers.
 const WAITING_MAX: usize = 4_096;
@@ -49,7 +49,7 @@ pub(super) enum Part {
     Waits(Flow),
     /// Another exchange still calls, and this one has waited as long as it may.
     HasWaited,
-    /// Another exchange calls, and as many wait for it as may.
+    /// As many wait for the calls of others as may, or as many call.
     Crowded,
 }
 
@@ -84,11 +84,12 @@ impl Flights {
             drop(under_way);
             return self.follow(waits, part, turn);
         }
-        if under_way.len() < FLIGHTS_MAX {
-            let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-            under_way.insert(*key, number);
-            turn.notes.set(part, Note::Number(LEADS | number));
+        if under_way.len() >= FLIGHTS_MAX {
+            return Part::Crowded;
         }
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        under_way.insert(*key, number);
+        turn.notes.set(part, Note::Number(LEADS | number));
         Part::Calls
     }
 
@@ -186,6 +187,7 @@ impl<F: Fn(Result<Box<Reply>, Fault>, (Instant, Instant))> Drop for Landing<F> {
 mod tests {
     use super::super::testing::{Beside, World};
     use super::*;
+    use crate::filter::token_cache::digest_of;
 
     const KEY: Digest = [1; 32];
 
@@ -235,6 +237,20 @@ mod tests {
             assert!(!flights.is_under_way(&KEY));
         }
         assert_eq!(*taken.lock().unwrap(), [Ok(()), Err(Fault::ClosedInWait)]);
+    }
+
+    #[test]
+    fn so_many_calls_are_in_progress_whether_their_exchanges_are_or_not() {
+        let flights = Arc::new(Flights::default());
+        let world = World::new();
+        let facts = world.facts();
+        let key = |place: usize| digest_of(&place.to_be_bytes());
+        let join = |place: usize| flights.join(&key(place), 0, &mut Beside::new().turn(&facts));
+        assert!((0..FLIGHTS_MAX).all(|place| join(place) == Part::Calls));
+        assert_eq!(join(FLIGHTS_MAX), Part::Crowded);
+        assert!(matches!(join(0), Part::Waits(_)));
+        flights.remove(&key(0), 0);
+        assert_eq!(join(FLIGHTS_MAX), Part::Calls);
     }
 
     #[test]

@@ -43,16 +43,16 @@ impl Claims {
         parts.try_fold(first, |value, part| value.as_object()?.get(part))
     }
 
-    /// Returns the claims that `other` does not have.
+    /// Returns the claims that `other` does not have, also not by the dots in their names.
     pub(crate) fn beyond(self, other: &Self) -> Map<String, Value> {
-        self.0.into_iter().filter(|(name, _)| !other.0.contains_key(name)).collect()
+        self.0.into_iter().filter(|(name, _)| other.get(name).is_none()).collect()
     }
 
     /// Adds claims; those that are there already stay as they are.
     pub(crate) fn add(&mut self, more: &Map<String, Value>) {
-        for (name, value) in more {
-            self.0.entry(name.as_str()).or_insert_with(|| value.clone());
-        }
+        let own = more.iter().filter(|(name, _)| self.get(name).is_none());
+        let own: Vec<(String, Value)> = own.map(|(name, value)| (name.clone(), value.clone())).collect();
+        self.0.extend(own);
     }
 
     /// Returns a claim as text, see [`text`].
@@ -117,5 +117,23 @@ pub(crate) fn text(value: &Value) -> Option<String> {
             Some(items.join(","))
         }
         other => plain(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_dots_does_not_hide_what_they_lead_to() {
+        let claims = |text: &str| Claims::from_json(text.as_bytes()).unwrap();
+        let token = claims(r#"{"realm":{"roles":["user"]}}"#);
+        let said = r#"{"realm.roles":["admin"],"realm.zone":"z","team":"red"}"#;
+        let more = claims(said).beyond(&token);
+        assert_eq!(more.keys().collect::<Vec<_>>(), ["realm.zone", "team"]);
+        let mut all = token;
+        all.add(&claims(said).0);
+        assert_eq!(all.text("realm.roles").as_deref(), Some("user"));
+        assert_eq!((all.text("realm.zone").as_deref(), all.text("team").as_deref()), (Some("z"), Some("red")));
     }
 }

@@ -49,7 +49,8 @@ impl Metadata {
             token_url: needed("token_endpoint")?,
             keys_url: needed("jwks_uri")?,
             end_session_url: url("end_session_endpoint")?,
-            userinfo_url: url("userinfo_endpoint")?,
+            // Few need it: an odd one must not end all logins.
+            userinfo_url: url("userinfo_endpoint").unwrap_or_default(),
         })
     }
 }
@@ -83,6 +84,12 @@ mod tests {
         assert_eq!((metadata.token_url.as_str(), metadata.end_session_url), ("https://b/token", None));
         let metadata = read(json!({ "end_session_endpoint": "https://a/end?x=1" }));
         assert_eq!(metadata.end_session_url.as_deref(), Some("https://a/end?x=1"));
+        assert_eq!(read(json!({ "userinfo_endpoint": "https://a/me" })).userinfo_url.as_deref(), Some("https://a/me"));
+        assert_eq!(
+            read(json!({ "userinfo_endpoint": "http://a/me" })).userinfo_url,
+            None,
+            "it is as if it were not there"
+        );
     }
 
     #[test]
@@ -96,7 +103,6 @@ mod tests {
             (json!({ "authorization_endpoint": "https://a/auth\r\nset-cookie: a=b" }), "`authorization_endpoint`"),
             (json!({ "authorization_endpoint": "https://a b/auth" }), "`authorization_endpoint`"),
             (json!({ "end_session_endpoint": "//evil" }), "`end_session_endpoint`"),
-            (json!({ "userinfo_endpoint": "http://a/userinfo" }), "`userinfo_endpoint`"),
         ] {
             let told = Metadata::parse(&document(changes), "https://a/x").unwrap_err();
             assert!(told.contains(why), "{told}");

@@ -1,9 +1,8 @@
 //! `dynamic_metadata` of a `CheckResponse`: a `google.protobuf.Struct`, which is JSON in the form of a message.
 
-use model::protobuf::{Reader, Value};
+use model::protobuf::{Malformed, Reader, Value};
 use serde_json::{Map, Number, Value as Json};
 
-use crate::filter::field_changes::BadAnswer;
 use crate::jose::Claims;
 
 /// Structs and lists inside one another.
@@ -14,11 +13,26 @@ const BYTES_MAX: usize = 64 << 10;
 /// Whole numbers up to here are exact, and are written without a fraction.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
+/// Why metadata are not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// They are no message.
+    Malformed,
+    /// They have more levels, values or bytes than they may.
+    TooLarge,
+}
+
+impl From<Malformed> for Unread {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
 /// Reads the metadata of an answer, if it has any. Of several the last counts.
 ///
 /// # Errors
 /// They are malformed, or larger than they may be.
-pub(super) fn read(message: &[u8]) -> Result<Option<Claims>, BadAnswer> {
+pub(super) fn read(message: &[u8]) -> Result<Option<Claims>, Unread> {
     let mut found = None;
     for field in Reader::new(message) {
         if let (4, Value::Bytes(bytes)) = field? {
@@ -36,20 +50,20 @@ struct Budget {
 }
 
 impl Budget {
-    fn value(&mut self) -> Result<(), BadAnswer> {
-        self.values = self.values.checked_sub(1).ok_or(BadAnswer)?;
+    fn value(&mut self) -> Result<(), Unread> {
+        self.values = self.values.checked_sub(1).ok_or(Unread::TooLarge)?;
         Ok(())
     }
 
-    fn text(&mut self, bytes: &[u8]) -> Result<String, BadAnswer> {
-        self.bytes = self.bytes.checked_sub(bytes.len()).ok_or(BadAnswer)?;
-        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| BadAnswer)
+    fn text(&mut self, bytes: &[u8]) -> Result<String, Unread> {
+        self.bytes = self.bytes.checked_sub(bytes.len()).ok_or(Unread::TooLarge)?;
+        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Unread::Malformed)
     }
 }
 
 /// Reads a `Struct`.
-fn object(message: &[u8], depth: usize, budget: &mut Budget) -> Result<Map<String, Json>, BadAnswer> {
-    let depth = depth.checked_sub(1).ok_or(BadAnswer)?;
+fn object(message: &[u8], depth: usize, budget: &mut Budget) -> Result<Map<String, Json>, Unread> {
+    let depth = depth.checked_sub(1).ok_or(Unread::TooLarge)?;
     let mut members = Map::new();
     for field in Reader::new(message) {
         let (1, Value::Bytes(entry)) = field? else { continue };
@@ -68,7 +82,7 @@ fn object(message: &[u8], depth: usize, budget: &mut Budget) -> Result<Map<Strin
 }
 
 /// Reads a `Value`, which is one choice: the last counts.
-fn json(message: &[u8], depth: usize, budget: &mut Budget) -> Result<Json, BadAnswer> {
+fn json(message: &[u8], depth: usize, budget: &mut Budget) -> Result<Json, Unread> {
     budget.value()?;
     let mut last = None;
     for field in Reader::new(message) {
@@ -84,13 +98,13 @@ fn json(message: &[u8], depth: usize, budget: &mut Budget) -> Result<Json, BadAn
         Some((5, Value::Bytes(inner))) => Json::Object(object(inner, depth, budget)?),
         Some((6, Value::Bytes(inner))) => Json::Array(list(inner, depth, budget)?),
         Some((1, Value::Number(_))) | None => Json::Null,
-        Some(_) => return Err(BadAnswer),
+        Some(_) => return Err(Unread::Malformed),
     })
 }
 
 /// Reads a `ListValue`.
-fn list(message: &[u8], depth: usize, budget: &mut Budget) -> Result<Vec<Json>, BadAnswer> {
-    let depth = depth.checked_sub(1).ok_or(BadAnswer)?;
+fn list(message: &[u8], depth: usize, budget: &mut Budget) -> Result<Vec<Json>, Unread> {
+    let depth = depth.checked_sub(1).ok_or(Unread::TooLarge)?;
     let mut items = Vec::new();
     for field in Reader::new(message) {
         if let (1, Value::Bytes(bytes)) = field? {
@@ -164,16 +178,16 @@ mod tests {
     fn depth_values_and_bytes_are_bounded() {
         let deep = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({ "a": inner }));
         assert!(read(&answer(&deep(DEPTH_MAX))).is_ok());
-        assert!(read(&answer(&deep(DEPTH_MAX + 1))).is_err());
+        assert_eq!(read(&answer(&deep(DEPTH_MAX + 1))), Err(Unread::TooLarge));
         let nested = |levels: usize| json!({ "a": (1..levels).fold(json!([]), |inner, _| json!([inner])) });
         assert!(read(&answer(&nested(DEPTH_MAX - 1))).is_ok());
-        assert!(read(&answer(&nested(DEPTH_MAX))).is_err());
+        assert_eq!(read(&answer(&nested(DEPTH_MAX))), Err(Unread::TooLarge));
         let many = |count: usize| json!({ "a": vec![json!(true); count] });
         assert!(read(&answer(&many(VALUES_MAX - 1))).is_ok());
-        assert!(read(&answer(&many(VALUES_MAX))).is_err());
+        assert_eq!(read(&answer(&many(VALUES_MAX))), Err(Unread::TooLarge));
         let long = |bytes: usize| json!({ "a": "x".repeat(bytes) });
         assert!(read(&answer(&long(BYTES_MAX - 1))).is_ok());
-        assert!(read(&answer(&long(BYTES_MAX))).is_err());
+        assert_eq!(read(&answer(&long(BYTES_MAX))), Err(Unread::TooLarge));
         // More levels than a stack would bear if each were entered.
         let mut inner = Vec::new();
         for _ in 0..2_000 {
@@ -183,7 +197,7 @@ mod tests {
         }
         let mut out = Writer::default();
         out.bytes(4, &inner);
-        assert!(read(&out.into_bytes()).is_err());
+        assert_eq!(read(&out.into_bytes()), Err(Unread::TooLarge));
     }
 
     #[test]
@@ -197,7 +211,7 @@ mod tests {
             // A text that is a number.
             &[0x22, 6, 0x0a, 4, 0x12, 2, 0x18, 1],
         ] {
-            assert!(read(bad).is_err(), "{bad:x?}");
+            assert_eq!(read(bad), Err(Unread::Malformed), "{bad:x?}");
         }
     }
 }

@@ -291,6 +291,29 @@ fn a_denial_stays_one_however_malformed_the_rest_of_the_answer_is() {
 }
 
 #[test]
+fn metadata_that_are_too_large_are_left_out_and_malformed_ones_are_a_failure() {
+    let answer = |value: &[u8]| {
+        let mut out = Writer::default();
+        out.message(4, |out| out.message(1, |out| out.bytes(2, value)));
+        [allowing(|_| {}), out.into_bytes()].concat()
+    };
+    let text = |bytes: usize| {
+        let mut out = Writer::default();
+        out.bytes(3, &vec![b'x'; bytes]);
+        out.into_bytes()
+    };
+    for (value, status) in [(text(9), 200), (text(70_000), 200), (vec![0x1a], 403)] {
+        let (flow, _) = judged(&alone(), &mut request("GET", "/", &[]), answer(&value));
+        let told = match flow {
+            Flow::Continue => 200,
+            Flow::Respond(answer) => answer.status,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told, status);
+    }
+}
+
+#[test]
 fn bad_settings_are_issues_with_their_place() {
     for (more, expected) in [
         (json!({ "failure_status": 200 }), "failure_status: 200 is not an error (use 400 to 599)"),

@@ -70,6 +70,16 @@ struct Times {
     tried: Option<Instant>,
 }
 
+/// What an exchange can do about keys that are missing.
+pub(super) enum Sought {
+    /// It fetches them, or waits for the fetch of another exchange.
+    Comes(Flow),
+    /// Another exchange fetches them, and this one does not wait for that.
+    Late,
+    /// Neither helps.
+    Absent,
+}
+
 impl KeysCall {
     /// Compiles the setting `keys`, with the interval and the time-out of fetches.
     ///
@@ -115,26 +125,28 @@ impl CalledKeys {
         if !is_old || turn.is_rehearsal || !self.may_fetch(turn.now) {
             return None;
         }
-        let fetch = self.fetch(turn).filter(|flow| matches!(flow, Flow::Need(Need::Apart(_))));
-        if fetch.is_none() {
-            Flights::leave(self.part, turn);
+        match self.fetch(turn) {
+            Sought::Comes(fetch @ Flow::Need(Need::Apart(_))) => Some(fetch),
+            _ => {
+                Flights::leave(self.part, turn);
+                None
+            }
         }
-        fetch
     }
 
-    /// Returns what to do when keys or a key are missing: fetch them, or wait for the fetch of another exchange. Returns `None` if neither helps.
-    pub(super) fn seek(self: &Arc<Self>, turn: &mut Turn<'_>) -> Option<Flow> {
-        if turn.is_rehearsal { None } else { self.fetch(turn) }
+    /// Returns what to do when keys or a key are missing.
+    pub(super) fn seek(self: &Arc<Self>, turn: &mut Turn<'_>) -> Sought {
+        if turn.is_rehearsal { Sought::Absent } else { self.fetch(turn) }
     }
 
-    fn fetch(self: &Arc<Self>, turn: &mut Turn<'_>) -> Option<Flow> {
+    fn fetch(self: &Arc<Self>, turn: &mut Turn<'_>) -> Sought {
         let is_allowed = self.may_fetch(turn.now);
         if !is_allowed && !self.flights.is_under_way(&self.flight) {
-            return None;
+            return Sought::Absent;
         }
         match self.flights.join(&self.flight, self.part, turn) {
-            Part::Waits(wait) => Some(wait),
-            Part::HasWaited | Part::Crowded => None,
+            Part::Waits(wait) => Sought::Comes(wait),
+            Part::HasWaited | Part::Crowded => Sought::Late,
             Part::Calls => {
                 if self.version() != 0 {
                     // Also if the exchange is cancelled: who disconnects early must not make more calls.
@@ -143,7 +155,7 @@ impl CalledKeys {
                 let (call, keys) = (self.endpoint.get_call(KEYS_BYTES_MAX), Arc::clone(self));
                 let take = move |reply, (_, now)| keys.take(reply, now);
                 let taker = self.flights.landing(&self.flight, self.part, turn, take);
-                Some(Flow::Need(Need::Apart(Box::new(Apart { call, taker, is_awaited: true }))))
+                Sought::Comes(Flow::Need(Need::Apart(Box::new(Apart { call, taker, is_awaited: true }))))
             }
         }
     }

@@ -133,6 +133,26 @@ fn one_request_fetches_and_others_wait_or_go_on_with_the_old_keys() {
 }
 
 #[test]
+fn a_key_that_may_be_among_those_on_their_way_is_not_unknown() {
+    let (route, one, two) = (Route::new(), Signer::es256("one"), Signer::es256("two"));
+    assert_eq!(route.ask(&one, 0, Some(answer(200, &one.jwks()))), 200);
+    let world = World::new();
+    let facts = world.facts();
+    let mut first = route.beside(5);
+    let slow = fetch(route.chain.on_request(&mut token(&two), &mut first.turn(&facts)));
+    let (mut head, mut second) = (token(&two), route.beside(5));
+    let mut flow = route.chain.on_request(&mut head, &mut second.turn(&facts));
+    while let Flow::Need(Need::Until(until)) = flow {
+        second.now = until;
+        flow = route.chain.resume(&mut 0, Found::Now, &mut head, &mut second.turn(&facts));
+    }
+    assert!(matches!(&flow, Flow::Respond(answer) if answer.status == 503), "{flow:?}");
+    slow.taker.take(answer(200, &one.jwks()), second.now);
+    let flow = route.chain.on_request(&mut head, &mut second.turn(&facts));
+    assert!(matches!(&flow, Flow::Respond(answer) if answer.status == 401), "{flow:?}");
+}
+
+#[test]
 fn settings_that_cannot_work_are_issues() {
     let keys = json!({ "cluster": "idp", "path": "/jwks" });
     let ca: Value = json!({ "name": "ca.pem", "text": "x" });

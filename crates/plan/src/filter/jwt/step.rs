@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::RequestHead;
 
+use super::called::Sought;
 use super::decrypt::{Decryption, Decryptions, Slow};
 use super::keys::TokenKeys;
 use crate::filter::challenge::Lack;
@@ -19,6 +20,8 @@ use crate::jose::{Algorithms, Claims, Encrypted, Refusal, Rules, TOKEN_BYTES_MAX
 const WAIT: Duration = Duration::from_millis(100);
 /// Waits for keys of one request: 1.5 s together.
 const WAITS_MAX: u64 = 4;
+
+const NO_KEYS: Lack = Lack::Unavailable("the keys that verify tokens are not available");
 
 /// How tokens are verified.
 pub(super) struct Verification {
@@ -176,9 +179,7 @@ impl JwtStep {
             Err(Failure::NotDecrypted) => {
                 self.refuse(Lack::Unavailable("tokens cannot be decrypted at the moment"), turn)
             }
-            Err(Failure::NoKeys) => self.wait(turn).unwrap_or_else(|| {
-                self.refuse(Lack::Unavailable("the keys that verify tokens are not available"), turn)
-            }),
+            Err(Failure::NoKeys) => self.wait(turn).unwrap_or_else(|| self.refuse(NO_KEYS, turn)),
             Err(Failure::Refused(refusal)) => {
                 let waiting = (refusal == Refusal::UnknownKey).then(|| self.wait(turn)).flatten();
                 waiting.unwrap_or_else(|| self.refuse(Lack::BadToken(refusal.as_str()), turn))
@@ -200,14 +201,18 @@ impl JwtStep {
             .unwrap_or_else(|| self.refuse(Lack::Unavailable("too many tokens are being decrypted"), turn))
     }
 
-    /// Waits for keys, if any are on their way.
+    /// Waits for keys, if any are on their way. A key that may be among them is not unknown.
     fn wait(&self, turn: &mut Turn<'_>) -> Option<Flow> {
         let waits = match turn.notes.get(self.waited) {
             Note::Number(waits) => waits,
             Note::None | Note::Flag(_) => 0,
         };
         if let TokenKeys::Called(called) = &self.verification.keys {
-            return called.seek(turn);
+            return match called.seek(turn) {
+                Sought::Comes(flow) => Some(flow),
+                Sought::Late => Some(self.refuse(NO_KEYS, turn)),
+                Sought::Absent => None,
+            };
         }
         if turn.is_rehearsal || waits >= WAITS_MAX || !self.verification.keys.is_awaited() {
             return None;

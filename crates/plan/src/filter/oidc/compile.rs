@@ -114,6 +114,7 @@ fn counters(compiling: &mut Compiling<'_>) -> Counters {
         refused: compiling.counter("refused"),
         forbidden: compiling.counter("forbidden"),
         unavailable: compiling.counter("unavailable"),
+        claims_left_out: compiling.counter("claims_left_out"),
     }
 }
 

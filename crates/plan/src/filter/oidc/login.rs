@@ -139,7 +139,7 @@ impl OidcStep {
     ) -> Flow {
         match more {
             Ok(more) => {
-                session.more = more;
+                self.give_claims(&mut session, more, turn);
                 self.enter(&session, login, turn)
             }
             Err(NoTokens::Refused) => {
@@ -171,7 +171,7 @@ impl OidcStep {
             // Another site must not log users out by a link that they follow, or a form that it submits.
             return self.refuse(403, "log out from a page of this site", turn);
         }
-        let session = self.cookies.session(&head.fields, &self.passing, turn);
+        let session = self.session(head, turn);
         if let Some(opened) = session.as_ref().filter(|_| !turn.is_rehearsal) {
             self.refreshes.log_out(&opened.session, turn.now);
         }

@@ -23,6 +23,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) enum Refresh {
     /// Another exchange asks the provider.
     Running,
+    /// Another exchange has this session, whose refresh token is new, and asks the provider about its user until this moment.
+    Redeemed(Instant, Arc<Opened>),
     /// It has led to this session.
     Done(Arc<Opened>),
     /// The provider has refused it, or the user has logged out.
@@ -66,7 +68,10 @@ impl Refreshes {
         if let Some((until, refresh)) = refreshes.get(&key)
             && now < *until
         {
-            return Some(refresh.clone());
+            return Some(match refresh {
+                Refresh::Redeemed(asked_until, new) if now >= *asked_until => Refresh::Done(Arc::clone(new)),
+                other => other.clone(),
+            });
         }
         if refreshes.len() >= SESSIONS_MAX {
             refreshes.retain(|_, (until, _)| now < *until);
@@ -76,6 +81,14 @@ impl Refreshes {
             refreshes.insert(key, (now + timeout, Refresh::Running));
         }
         None
+    }
+
+    /// Says that the provider has given tokens, and may be asked about the user for `timeout` longer. An exchange that is cancelled then leaves
+    /// this session to the next.
+    pub(super) fn redeemed(&self, session: &Session, now: Instant, timeout: Duration, new: Arc<Opened>) {
+        if let Some(entry) = self.known().refreshes.get_mut(&key(session)) {
+            *entry = (now + timeout + REMEMBERED, Refresh::Redeemed(now + timeout, new));
+        }
     }
 
     /// Ends a refresh with what is known of it from now on. Returns `false` if the user has logged out meanwhile.

@@ -13,6 +13,8 @@ use model::base64::{decode_url, encode_url};
 
 use crate::filter::Turn;
 
+/// How many bytes longer than the text its seal is, before base64.
+pub(super) const SEAL_BYTES: usize = NONCE_LEN + 16;
 const SECRET_BYTES_MIN: usize = 32;
 /// Secrets of one file: the first seals, and all of them open.
 const SECRETS_MAX: usize = 4;

@@ -7,7 +7,7 @@ use model::{FieldName, Fields, Known, cookie};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::seal::Sealer;
+use super::seal::{SEAL_BYTES, Sealer};
 use crate::filter::Turn;
 use crate::filter::passing::{Passing, Verdict};
 use crate::filter::token_cache::{Cache, digest_of};
@@ -17,6 +17,8 @@ use crate::jose::Claims;
 const CHUNK_BYTES: usize = 3_500;
 /// Cookies of one session: together they stay below the bound of a request head.
 const CHUNKS_MAX: usize = 4;
+/// Bytes of a session as JSON, of which a seal in base64 fits into the cookies.
+const PLAIN_BYTES_MAX: usize = CHUNK_BYTES * CHUNKS_MAX / 4 * 3 - SEAL_BYTES;
 /// How long a user may take to log in, in seconds.
 pub(super) const LOGIN_SECONDS: u64 = 600;
 /// Logins of one browser that are in progress at once. One more ends the others, so that the head of its requests stays small.
@@ -118,8 +120,14 @@ impl Cookies {
         self.is_public_secure.unwrap_or_else(|| turn.is_secure())
     }
 
-    /// Returns the session of a request, if it is still good. The bytes of its cookies are left in `scratch`.
-    pub(super) fn session(&self, fields: &Fields, passing: &Passing, turn: &mut Turn<'_>) -> Option<Arc<Opened>> {
+    /// Returns the session of a request, if it is still good, with those claims of the userinfo endpoint that are taken. The bytes of its
+    /// cookies are left in `scratch`.
+    pub(super) fn session(
+        &self,
+        fields: &Fields,
+        (passing, takes): (&Passing, &dyn Fn(&str) -> bool),
+        turn: &mut Turn<'_>,
+    ) -> Option<Arc<Opened>> {
         let is_secure = self.is_secure(turn);
         let now = turn.unix_seconds();
         self.read(fields, is_secure, turn.scratch)?;
@@ -129,7 +137,8 @@ impl Cookies {
             return Some(opened).filter(|opened| is_good(&opened.session));
         }
         let plain = self.sealer.open(&self.session_purpose(), turn.scratch)?;
-        let session = serde_json::from_slice::<Session>(&plain).ok().filter(is_good)?;
+        let mut session = serde_json::from_slice::<Session>(&plain).ok().filter(is_good)?;
+        session.more.retain(|name, _| takes(name));
         let mut claims = Claims::of_verified(&session.id_token)?;
         claims.add(&session.more);
         let opened = Arc::new(Opened { verdict: passing.judge(claims), session });
@@ -152,6 +161,11 @@ impl Cookies {
             out.extend_from_slice(only(fields, self.chunk(place, is_secure).as_bytes())?);
         }
         (out.len() <= CHUNK_BYTES * CHUNKS_MAX).then_some(())
+    }
+
+    /// Returns how many bytes more a session may have as JSON. `None`: it is too large.
+    pub(super) fn room(&self, session: &Session) -> Option<usize> {
+        PLAIN_BYTES_MAX.checked_sub(serde_json::to_vec(session).ok()?.len())
     }
 
     /// Appends the values of `set-cookie` for a session. Returns `None` if it is too large.

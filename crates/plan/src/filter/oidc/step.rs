@@ -11,7 +11,7 @@ use super::userinfo::Begun;
 use super::{OidcStep, WithoutSession};
 use crate::filter::token_endpoint::{NoTokens, Tokens};
 use crate::filter::{Flow, Found, Note, Reply, RequestStep, ResponseStep, ResponseView, Turn, trace};
-use crate::jose::Refusal;
+use crate::jose::{Claims, Refusal};
 
 /// Names of fields.
 pub(super) struct Names {
@@ -65,7 +65,7 @@ impl RequestStep for OidcStep {
 
 impl OidcStep {
     fn judge(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
-        let Some(opened) = self.cookies.session(&head.fields, &self.passing, turn) else {
+        let Some(opened) = self.session(head, turn) else {
             return self.without_session(head, turn);
         };
         let session = &opened.session;
@@ -74,8 +74,15 @@ impl OidcStep {
         let Some(metadata) = self.provider.metadata() else { return self.pass_until_expiry(&opened, head, turn) };
         match self.refreshes.begin(session, turn.now, self.timeout) {
             None => Flow::Need(self.provider.refresh(&metadata, token)),
-            Some(Refresh::Running) if turn.unix_seconds() < session.expires => self.pass(&opened, head, turn),
+            Some(Refresh::Running | Refresh::Redeemed(..)) if turn.unix_seconds() < session.expires => {
+                self.pass(&opened, head, turn)
+            }
             Some(Refresh::Running) => self.pause(turn).unwrap_or_else(|| self.unavailable(turn)),
+            // A moment later it is done, unless its exchange has ended: then the new tokens must not be lost.
+            Some(Refresh::Redeemed(_, new)) => match self.pause(turn) {
+                Some(wait) => wait,
+                None => self.pass_with_cookies(&new, head, turn),
+            },
             Some(Refresh::Failed) => self.pass_until_expiry(&opened, head, turn),
             Some(Refresh::Done(new)) => self.pass_with_cookies(&new, head, turn),
             Some(Refresh::Refused) => self.without_session(head, turn),
@@ -84,7 +91,7 @@ impl OidcStep {
 
     /// Goes on with the answer to a refresh token.
     fn refreshed(&self, head: &mut RequestHead, reply: Result<Box<Reply>, Fault>, turn: &mut Turn<'_>) -> Flow {
-        let Some(opened) = self.cookies.session(&head.fields, &self.passing, turn) else {
+        let Some(opened) = self.session(head, turn) else {
             return self.without_session(head, turn);
         };
         let before = &opened.session;
@@ -94,6 +101,9 @@ impl OidcStep {
         });
         let renewed = match (read, &self.userinfo) {
             (Ok((begun, access_token)), Some(userinfo)) => {
+                // The tokens before are spent, also if this exchange ends.
+                let new = self.opened(begun.session.clone(), begun.claims.clone());
+                self.refreshes.redeemed(before, turn.now, self.timeout, new);
                 // Without an access token the claims stay as they were.
                 match self.ask_userinfo(userinfo, begun.clone(), access_token.as_deref(), turn) {
                     Some(asks) => return asks,
@@ -115,10 +125,9 @@ impl OidcStep {
     ) -> Flow {
         let before = &opened.session;
         match renewed {
-            Ok(Begun { session, mut claims, login: _ }) => {
+            Ok(Begun { session, claims, login: _ }) => {
                 turn.count(&self.counters.refreshed);
-                claims.add(&session.more);
-                let new = Arc::new(Opened { session, verdict: self.passing.judge(claims) });
+                let new = self.opened(session, claims);
                 if !self.refreshes.end(before, turn.now, Refresh::Done(Arc::clone(&new))) {
                     return self.without_session(head, turn);
                 }
@@ -135,9 +144,22 @@ impl OidcStep {
         }
     }
 
+    /// Returns a session with the claims of its ID token, as requests have it.
+    fn opened(&self, session: Session, mut claims: Claims) -> Arc<Opened> {
+        claims.add(&session.more);
+        Arc::new(Opened { session, verdict: self.passing.judge(claims) })
+    }
+
+    /// Returns the session of a request, if it is still good.
+    pub(super) fn session(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Option<Arc<Opened>> {
+        // What the settings no longer take does not outlive them.
+        let takes = |name: &str| self.userinfo.as_ref().is_some_and(|userinfo| userinfo.takes(name));
+        self.cookies.session(&head.fields, (&self.passing, &takes), turn)
+    }
+
     fn renewed(&self, mut tokens: Tokens, before: &Session, turn: &Turn<'_>) -> Result<Begun, NoTokens> {
         let now = turn.unix_seconds();
-        let known = crate::jose::Claims::of_verified(&before.id_token).ok_or(NoTokens::Refused)?;
+        let known = Claims::of_verified(&before.id_token).ok_or(NoTokens::Refused)?;
         let claims = match tokens.id_token.as_ref().map(|token| self.verify(token, None, now)) {
             None => known,
             // OpenID Connect Core section 12.2.

@@ -35,6 +35,9 @@ const OF_TOKENS: [&str; 15] = [
     "sid",
 ];
 
+/// Bytes of the member of a session that has its claims, beside them.
+const MEMBER_BYTES: usize = r#","m":{}"#.len();
+
 /// The userinfo endpoint.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +45,8 @@ pub(super) struct UserInfoSettings {
     /// The cluster of the userinfo endpoint; by default that of the token endpoint.
     #[schemars(extend("format" = CLUSTER_FORMAT))]
     cluster: Option<String>,
-    /// The claims to take from it; by default all that fit into the cookies of the session.
+    /// The claims to take from it; by default all that fit into the cookies of the session, and those that `claims`,
+    /// `claim_headers` and `user_claim` name first.
     claims: Option<Vec<String>>,
 }
 
@@ -83,7 +87,7 @@ impl UserInfo {
     }
 
     /// Returns whether a claim is taken.
-    fn takes(&self, name: &str) -> bool {
+    pub(super) fn takes(&self, name: &str) -> bool {
         !OF_TOKENS.contains(&name) && self.claims.as_ref().is_none_or(|list| list.iter().any(|wanted| wanted == name))
     }
 
@@ -129,12 +133,15 @@ impl OidcStep {
         if let Some(login) = login {
             return self.described(session, login, more, turn);
         }
-        let Some(opened) = self.cookies.session(&head.fields, &self.passing, turn) else {
+        let Some(opened) = self.session(head, turn) else {
             return self.without_session(head, turn);
         };
         let renewed = match more {
             Ok(more) => {
-                session.more = more;
+                self.give_claims(&mut session, more, turn);
+                if self.cookies.room(&session).is_none() {
+                    session.more = opened.session.more.clone();
+                }
                 Ok(Begun { session, claims, login: None })
             }
             // The refresh token is spent: the session goes on with the claims that it had.
@@ -142,6 +149,29 @@ impl OidcStep {
             Err(NoTokens::Refused) => Err(NoTokens::Refused),
         };
         self.end_refresh(&opened, renewed, head, turn)
+    }
+
+    /// Gives a session claims. Where they do not fit into its cookies, the largest of those are left out that no setting names.
+    pub(super) fn give_claims(&self, session: &mut Session, more: Map<String, Value>, turn: &Turn<'_>) {
+        session.more = more;
+        if self.cookies.room(session).is_some() {
+            return;
+        }
+        turn.count(&self.counters.claims_left_out);
+        let is_listed = self.userinfo.as_ref().is_some_and(|userinfo| userinfo.claims.is_some());
+        let (needed, others): (Map<_, _>, Map<_, _>) =
+            std::mem::take(&mut session.more).into_iter().partition(|(name, _)| is_listed || self.passing.needs(name));
+        session.more = needed;
+        let Some(mut room) = self.cookies.room(session).and_then(|room| room.checked_sub(MEMBER_BYTES)) else { return };
+        // As a list of two it has a byte more than as a member.
+        let sized = |claim: (String, Value)| Some((serde_json::to_vec(&claim).ok()?.len(), claim));
+        let mut others: Vec<(usize, (String, Value))> = others.into_iter().filter_map(sized).collect();
+        others.sort_by_key(|(bytes, _)| *bytes);
+        for (bytes, (name, value)) in others {
+            let Some(rest) = room.checked_sub(bytes) else { return };
+            room = rest;
+            session.more.insert(name, value);
+        }
     }
 
     /// Reads the answer of the endpoint: claims that the ID token does not have.

@@ -122,15 +122,16 @@ impl Table {
         }
     }
 
-    /// Passes on all that is remembered.
+    /// Passes on all that is remembered, of each shard what was used longest ago first: an entry then soon finds its place in the order of use.
     pub(in crate::sticky) fn copies(&self, at: Moment, idle: Tick, each: &mut dyn FnMut(SessionCopy)) {
         let Some(begun) = self.agreed_begun(at) else { return };
         let now = begun.tick(at.now);
         for shard in &self.shards {
-            let copies: Vec<SessionCopy> = {
+            let mut copies: Vec<SessionCopy> = {
                 let shard = lock(shard);
                 (0..shard.entries.len()).filter_map(|place| shard.copy(place, now)).collect()
             };
+            copies.sort_unstable_by_key(|copy| std::cmp::Reverse(copy.age));
             copies.into_iter().filter(|copy| copy.age < idle).for_each(&mut *each);
         }
     }

@@ -54,8 +54,94 @@ fn only_the_claims_that_are_wanted_are_kept() {
     let large = json!({ "sub": "1", "team": "red", "picture": "x".repeat(20_000) }).to_string();
     let (_, answered) = log_in(&site, reply(200, &large));
     assert!(sees(&site, &answered).contains("x-team: red"));
+}
+
+#[test]
+fn claims_that_do_not_fit_are_left_out_unless_a_setting_names_them() {
+    let said = |team: usize| {
+        let mut said = json!({ "sub": "1", "team": "t".repeat(team), "picture": "x".repeat(20_000), "zone": "z" });
+        for number in 0..200 {
+            said[format!("list-{number}")] = json!("\"".repeat(50));
+        }
+        said.to_string()
+    };
     let site = asking(json!({}));
-    assert_eq!(log_in(&site, reply(200, &large)).1.status, 500, "too large for cookies");
+    let (_, answered) = log_in(&site, reply(200, &said(2_000)));
+    assert!(sees(&site, &answered).ends_with(&"t".repeat(2_000)));
+    let bytes = kept(&fields(&answered, "set-cookie")).len();
+    assert!((13_500..14_200).contains(&bytes), "the small ones fill the cookies: {bytes}");
+    assert_eq!(log_in(&site, reply(200, &said(12_000))).1.status, 500, "it is needed");
+    let listed = asking(json!({ "claims": ["picture"] }));
+    assert_eq!(log_in(&listed, reply(200, &said(1))).1.status, 500, "it is asked for by name");
+}
+
+#[test]
+fn claims_go_with_the_settings_that_have_taken_them() {
+    let signer = Signer::es256("k");
+    let with = |userinfo| {
+        let mut all = self::settings(&signer);
+        all["userinfo"] = userinfo;
+        all["endpoints"]["userinfo_url"] = json!("https://info.example/me");
+        all["claim_headers"] = json!({ "x-team": "team", "x-role": "role" });
+        chain(json!([{ "oidc": all }]))
+    };
+    let chains = [json!({}), json!({ "claims": ["team"] }), json!(null)].map(with);
+    let [all, narrowed, removed] = chains;
+    let mut site = Site { chain: all, signer, now: NOW };
+    let (_, answered) = log_in(&site, reply(200, r#"{"sub":"1","team":"red","role":"head"}"#));
+    assert!(sees(&site, &answered).ends_with("x-team: red|x-role: head"));
+    site.chain = narrowed;
+    assert_eq!(sees(&site, &answered), "host: shop.example|x-team: red");
+    site.chain = removed;
+    assert_eq!(sees(&site, &answered), "host: shop.example");
+}
+
+#[test]
+fn a_client_that_leaves_while_the_endpoint_is_asked_leaves_its_new_tokens_to_the_next() {
+    let mut site = asking(json!({}));
+    let (_, answered) = log_in(&site, reply(200, r#"{"sub":"1","team":"red"}"#));
+    let cookies = kept(&fields(&answered, "set-cookie"));
+    site.now = NOW + 560;
+    let (world, mut gone) = (World::new(), site.beside());
+    let facts = world.tls_facts();
+    let mut head = site.with(&cookies, &[]);
+    assert!(matches!(site.chain.on_request(&mut head, &mut gone.turn(&facts)), Flow::Need(Need::Call(_))));
+    let tokens = reply(200, &site.tokens("", json!({})));
+    let flow = site.chain.resume(&mut 0, Found::Call(tokens), &mut head, &mut gone.turn(&facts));
+    assert!(matches!(flow, Flow::Need(Need::Call(_))), "{flow:?}");
+    drop(gone);
+    let (mut head, mut next) = (site.with(&cookies, &[]), site.beside());
+    let flow = site.chain.on_request(&mut head, &mut next.turn(&facts));
+    assert_eq!(flow, Flow::Continue, "the old session is still good");
+    site.now = NOW + 700;
+    let (mut head, mut next) = (site.with(&cookies, &[]), site.beside());
+    let mut flow = site.chain.on_request(&mut head, &mut next.turn(&facts));
+    while let Flow::Need(Need::Until(until)) = flow {
+        next.now = until;
+        flow = site.chain.resume(&mut 0, Found::Now, &mut head, &mut next.turn(&facts));
+    }
+    assert_eq!(flow, Flow::Continue);
+    assert!(listed(&head.fields).ends_with("x-team: red"), "the claims stay as they were");
+    assert!(site.set_cookies(&mut next).contains("equipoise_session="));
+}
+
+#[test]
+fn a_refresh_with_claims_that_are_too_large_keeps_those_before() {
+    let mut site = asking(json!({}));
+    let (_, answered) = log_in(&site, reply(200, r#"{"sub":"1","team":"red"}"#));
+    let cookies = kept(&fields(&answered, "set-cookie"));
+    site.now = NOW + 560;
+    let (world, mut beside) = (World::new(), site.beside());
+    let facts = world.tls_facts();
+    let mut head = site.with(&cookies, &[]);
+    site.chain.on_request(&mut head, &mut beside.turn(&facts));
+    let tokens = reply(200, &site.tokens("", json!({})));
+    site.chain.resume(&mut 0, Found::Call(tokens), &mut head, &mut beside.turn(&facts));
+    let large = json!({ "sub": "1", "team": "t".repeat(20_000) }).to_string();
+    let flow = site.chain.resume(&mut 0, Found::Call(reply(200, &large)), &mut head, &mut beside.turn(&facts));
+    assert_eq!(flow, Flow::Continue);
+    assert!(listed(&head.fields).ends_with("x-team: red"));
+    assert!(site.set_cookies(&mut beside).contains("equipoise_session="), "the new tokens are kept");
 }
 
 #[test]

@@ -43,6 +43,17 @@ fn find(table: &Table, key: u64, at: Moment) -> Option<u64> {
 }
 
 #[test]
+fn all_is_passed_on_in_the_order_of_use() {
+    let (table, begun) = (table(100), begin());
+    for (after, key) in [(0, 3), (1, 1), (2, 2), (3, 3), (4, 5)] {
+        learn(&table, (key, 1), at(begun + Duration::from_secs(after), begun, 0));
+    }
+    let mut keys = Vec::new();
+    table.copies(at(begun + Duration::from_secs(9), begun, 0), IDLE, &mut |copy| keys.push(copy.key));
+    assert_eq!(keys, [1, 2, 3, 5]);
+}
+
+#[test]
 fn instances_with_clocks_that_differ_agree_whatever_the_order_in_which_changes_come() {
     for seed in 0..300 {
         let mut random = Random::new(seed);
