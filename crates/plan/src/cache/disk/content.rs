@@ -325,7 +325,7 @@ impl DiskContent {
         self.submit(DiskJob::Flush(then), 0);
     }
 
-    /// Says that the folder was looked through, so that all purged files in it are known, or that nobody will.
+    /// Says that the folder was looked through, so that all purged files in it are known, or that it is not going to be.
     pub fn end_first_scan(&self) {
         let waiting = self.first_scan.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(waiting) = waiting {
