@@ -76,6 +76,13 @@ fn refused(problem: &CacheProblem, name: &str) -> Problem {
             let names = names.iter().map(String::as_str);
             config::did_you_mean(name, names).into_iter().fold(told, Problem::suggest)
         }
+        CacheProblem::FilesLeft(count) => {
+            let told = format!(
+                "{count} responses of `{name}` are purged, but not all of their files are removed or marked yet"
+            );
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, told)
+                .suggest("purge again before a restart; the log says why files cannot be removed")
+        }
         CacheProblem::BadUrl(url) => {
             let told = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("`{url}` is not a URL"));
             told.suggest("write scheme and host, such as `https://shop.example/a`")

@@ -54,6 +54,9 @@ pub enum Purge {
 pub enum CacheProblem {
     /// There is none of this name, but these.
     NoCache(Vec<String>),
+    /// So many responses were purged, and are not served any more. Files of them could not be removed or marked yet, and would be found again
+    /// after a restart.
+    FilesLeft(u64),
     /// This is no absolute URL of HTTP.
     BadUrl(String),
 }
@@ -68,7 +71,7 @@ impl View {
     /// its responses.
     ///
     /// # Errors
-    /// There is no such cache, or the URL is none. Nothing is purged then.
+    /// There is no such cache, or the URL is none: nothing is purged then. Or files are left, see [`CacheProblem::FilesLeft`].
     pub fn purge_cache(&self, name: &str, what: &Purge, is_soft: bool) -> Result<u64, CacheProblem> {
         let plan = self.plan();
         let Some(store) = plan.as_ref().and_then(|plan| plan.cache(name)) else {
@@ -85,11 +88,12 @@ impl View {
         let count = store.purge(&what, is_soft);
         // What is on disk must not come back after a restart.
         let (gone, all_gone) = channel();
-        store.when_gone(Box::new(move || {
-            let _ = gone.send(());
+        store.when_gone(Box::new(move |is_all| {
+            let _ = gone.send(is_all);
         }));
-        if all_gone.recv_timeout(PATIENCE).is_err() {
+        if all_gone.recv_timeout(PATIENCE) != Ok(true) {
             log::warn("a purge is late in removing files", &[("cache", &name)]);
+            return Err(CacheProblem::FilesLeft(count));
         }
         Ok(count)
     }

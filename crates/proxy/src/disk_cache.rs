@@ -16,6 +16,7 @@ mod write;
 
 pub(crate) use read::read;
 
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,7 +24,7 @@ use model::Issue;
 use plan::Plan;
 use plan::cache::{Disk, DiskJob, DiskJobs};
 
-use folder::Folder;
+use folder::{Folder, Unusable};
 
 /// What threads are sent. The second end of the channel ends the scans.
 struct Jobs {
@@ -45,15 +46,12 @@ impl DiskJobs for Jobs {
 pub(crate) fn check(plan: &Plan) -> Result<(), Vec<Issue>> {
     let bad = |cache: &Arc<plan::cache::CacheStore>| {
         let disk = cache.disk()?;
-        let told = folder::check(&disk.settings().path).err()?;
-        let path = format!("caches/{}/disk/path", cache.settings().name);
-        Some(Issue::at(path, format!("cannot write to `{}`: {told}", disk.settings().path)).suggest(MEND))
+        let (told, mend) = folder::check(&disk.settings().path).err()?.told(&disk.settings().path);
+        Some(Issue::at(format!("caches/{}/disk/path", cache.settings().name), told).suggest(mend))
     };
     let issues: Vec<_> = plan.caches.iter().filter_map(bad).collect();
     if issues.is_empty() { Ok(()) } else { Err(issues) }
 }
-
-const MEND: &str = "make it a folder that the user of the process may write to";
 
 /// Makes the folders of a plan.
 ///
@@ -63,9 +61,10 @@ pub(crate) fn prepare(plan: &Plan) -> Result<(), String> {
     for cache in &plan.caches {
         let Some(disk) = cache.disk() else { continue };
         let path = &disk.settings().path;
-        Folder::make(path)
-            .and_then(|folder| folder.try_to_write())
-            .map_err(|error| format!("cache {}: cannot write to {path}: {error}; {MEND}", cache.settings().name))?;
+        Folder::make(path).map_err(Unusable::from).and_then(|folder| folder.try_to_write()).map_err(|unusable| {
+            let (told, mend) = unusable.told(path);
+            format!("cache {}: {told}; {mend}", cache.settings().name)
+        })?;
     }
     Ok(())
 }
@@ -78,22 +77,31 @@ pub(crate) fn use_folders(plan: &Plan) {
     }
 }
 
+/// Has no folder be looked through again: the process ends soon, and what another one writes there is not for it.
+pub(crate) fn end_scans() {
+    scan::IS_OVER.store(true, Ordering::Relaxed);
+}
+
 fn start(disk: &Disk) -> Box<dyn DiskJobs> {
     let (jobs, to_do) = channel();
     let (scans, end) = channel();
     let content = Arc::downgrade(disk.content());
     let other = content.clone();
     let path = disk.settings().path.clone();
-    let spawned = std::thread::Builder::new()
-        .name("cache-write".to_owned())
-        .spawn(move || write::run(&content, &path, &to_do))
-        .and_then(|_| {
-            let path = disk.settings().path.clone();
-            std::thread::Builder::new().name("cache-scan".to_owned()).spawn(move || scan::run(&other, &path, &end))
-        });
-    if let Err(error) = spawned {
+    let thread = |name: &str, run: Box<dyn FnOnce() + Send>| {
+        let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+        if let Err(error) = &spawned {
+            telemetry::log::warn("cannot start a thread for the files of a cache", &[("error", error)]);
+        }
+        spawned.is_ok()
+    };
+    if !thread("cache-write", Box::new(move || write::run(&content, &path, &to_do))) {
         disk.content().pause(true);
-        telemetry::log::warn("cannot start a thread for the files of a cache", &[("error", &error.to_string())]);
+    }
+    let path = disk.settings().path.clone();
+    if !thread("cache-scan", Box::new(move || scan::run(&other, &path, &end))) {
+        // What is stored from now on is written and found all the same.
+        disk.content().end_first_scan();
     }
     Box::new(Jobs { jobs: Mutex::new(jobs), _scans: Mutex::new(scans) })
 }

@@ -60,9 +60,19 @@ fn on_disk(product: &Product, wanted: f64) {
 
 /// All files of the cache, but for those that are being written.
 fn files(product: &Product) -> Vec<PathBuf> {
-    let list = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    let all = list(&product.folder().join("cache")).flat_map(|part| list(&part).collect::<Vec<_>>());
+    let all = files_of(product.folder()).into_iter();
     all.filter(|path| !path.to_string_lossy().contains(".tmp-")).collect()
+}
+
+fn files_of(folder: &Path) -> Vec<PathBuf> {
+    let list = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    list(&folder.join("cache")).flat_map(|part| list(&part).collect::<Vec<_>>()).collect()
+}
+
+/// Has a file look as if it was written a while ago: what is newer may be that of another process.
+fn make_older(path: &Path) {
+    let file = std::fs::File::options().write(true).open(path).expect("it is there");
+    file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(61)).expect("it is ours");
 }
 
 fn failures(product: &Product, reason: &str) -> f64 {
@@ -141,6 +151,7 @@ fn a_kill_in_the_middle_of_a_write_and_a_client_that_leaves_leave_no_part() {
     product.signal(libc::SIGKILL);
     product.wait_ended();
     assert_eq!(temporary(product.folder()), 1);
+    files_of(product.folder()).iter().for_each(|path| make_older(path));
     let product = restart_in(product, &all.text());
     eventually("it is removed", || temporary(product.folder()) == 0);
     assert_eq!(product.metric("equipoise_cache_disk_entries", LABELS), 0.0);
@@ -222,6 +233,7 @@ fn files_that_are_not_as_they_were_written_are_removed_and_never_served() {
     std::fs::write(&all_files[3], body).expect("it can be written");
     let part = all_files[0].parent().expect("a folder").to_owned();
     std::fs::write(part.join(".tmp-1"), "torn").expect("it can be written");
+    make_older(&part.join(".tmp-1"));
     std::fs::write(part.join("notes.txt"), "mine").expect("it can be written");
     std::fs::write(part.join(format!("{}{}", part.file_name().unwrap().to_str().unwrap(), "0".repeat(30))), "foreign")
         .expect("it can be written");
@@ -270,6 +282,44 @@ fn a_purge_reaches_the_disk_and_survives_a_kill() {
 }
 
 #[test]
+fn a_file_that_cannot_be_removed_is_told_by_the_purge() {
+    let origin = sized();
+    let product = setup(&origin, "max: 100MiB").start();
+    number(&product, "/100/a");
+    on_disk(&product, 1.0);
+    // A folder in the place of the file is not removed.
+    let file = files(&product).remove(0);
+    std::fs::remove_file(&file).expect("it is there");
+    std::fs::create_dir_all(file.join("x")).expect("it can be made");
+    let purge = || product.call("DELETE /api/caches/pages/entries", &[], "");
+    let told = purge();
+    assert_eq!(told.status(), 503);
+    assert!(told.text().contains("1 responses of `pages` are purged"), "{}", told.text());
+    number(&product, "/100/b");
+    assert!(failures(&product, "write") >= 1.0);
+    std::fs::remove_dir_all(&file).expect("it is there");
+    assert_eq!(purge().status(), 200);
+}
+
+#[test]
+fn a_changed_key_does_not_find_what_another_has_stored() {
+    let origin = sized();
+    let all = setup(&origin, "max: 100MiB");
+    let other = all.text().replace("store: pages,", "store: pages, key: { ignore: [a] },");
+    assert_ne!(other, all.text());
+    let product = all.start();
+    let first = number(&product, "/100/a");
+    on_disk(&product, 1.0);
+    let product = restart(product, &other);
+    on_disk(&product, 1.0);
+    let second = number(&product, "/100/a");
+    assert_ne!(first, second);
+    on_disk(&product, 2.0);
+    let product = restart(product, &all.text());
+    assert_eq!(number(&product, "/100/a"), first);
+}
+
+#[test]
 fn the_bound_on_the_disk_holds_and_a_removed_folder_is_made_again() {
     let origin = sized();
     let product = setup(&origin, "max: 10MiB").start();
@@ -287,12 +337,12 @@ fn the_bound_on_the_disk_holds_and_a_removed_folder_is_made_again() {
 }
 
 #[test]
-fn a_disk_that_takes_nothing_more_stops_storing_and_no_request() {
+fn a_file_that_cannot_be_written_stops_no_other_and_no_request() {
     let origin = sized();
     let place = folder();
     let text = setup(&origin, "max: 100MiB").text().replace("DIR", place.path().to_str().expect("a path"));
     std::fs::write(place.path().join("equipoise.yaml"), text).expect("it can be written");
-    // No file can be longer than 64 KiB: as a full disk, but for the number of the error.
+    // No file can be longer than 64 KiB.
     let mut command = Command::new("sh");
     let run = "trap '' XFSZ; ulimit -f 128; exec \"$0\" run -c equipoise.yaml --workers 2";
     command.args(["-c", run]).arg(executable());
@@ -305,9 +355,11 @@ fn a_disk_that_takes_nothing_more_stops_storing_and_no_request() {
     for round in 0..20 {
         number(&product, &format!("/800000/{round}"));
     }
-    assert!(failures(&product, "dropped") >= 1.0);
+    // One file is too long for the disk, which takes others.
+    number(&product, "/100/c");
+    on_disk(&product, 2.0);
     assert_eq!(product.stderr().matches("cannot write files of a cache").count(), 1);
-    assert!(files(&product).len() == 1);
+    assert!(files(&product).len() == 2);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::disk::{DiskContent, DiskEntry};
+use super::entry::Entry;
 use super::store::CacheStore;
 use super::validity::Begun;
 
@@ -19,6 +20,17 @@ pub struct DiskAsk {
     pub entry: Arc<DiskEntry>,
     /// When it was asked for.
     pub begun: Begun,
+}
+
+/// What came of a look.
+#[derive(Clone, Debug)]
+pub enum DiskRead {
+    /// The response.
+    Found(Arc<Entry>),
+    /// The file is gone, or is not what was written. There may be another one by now.
+    Gone,
+    /// The disk fails, or is too slow: an endpoint is asked.
+    Failed,
 }
 
 /// Two are equal if they ask for the same file.

@@ -22,7 +22,7 @@ pub mod validate;
 mod validity;
 pub mod vary;
 
-pub use ask::DiskAsk;
+pub use ask::{DiskAsk, DiskRead};
 pub use disk::{Disk, DiskContent, DiskEntry, DiskJob, DiskJobs, FileName};
 pub use entry::{Body, Entry};
 pub use filling::Filling;

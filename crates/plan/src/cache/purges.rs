@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Purges that are remembered. A response that was asked for before all of them is not stored.
 const KEPT: usize = 64;
+/// The same while files are looked for that were written before all of them.
+const HELD: usize = 4_096;
 
 /// A stored response, by what is purged.
 pub(super) trait Tagged {
@@ -52,7 +54,21 @@ impl Purge {
 pub(super) struct Purges {
     /// How many there were. It rises with `last` locked.
     count: AtomicU64,
-    last: Mutex<VecDeque<Purge>>,
+    last: Mutex<Last>,
+}
+
+#[derive(Default)]
+struct Last {
+    purges: VecDeque<Purge>,
+    /// Folders that are looked through for the first time.
+    scans: usize,
+}
+
+impl Last {
+    fn forget(&mut self) {
+        let kept = if self.scans == 0 { KEPT } else { HELD };
+        self.purges.drain(..self.purges.len().saturating_sub(kept));
+    }
 }
 
 impl Purges {
@@ -64,10 +80,8 @@ impl Purges {
     /// Adds one.
     pub(super) fn add(&self, purge: Purge) {
         let mut last = self.last();
-        if last.len() == KEPT {
-            last.pop_front();
-        }
-        last.push_back(purge);
+        last.purges.push_back(purge);
+        last.forget();
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -78,10 +92,22 @@ impl Purges {
         }
         let last = self.last();
         let later = self.count().saturating_sub(count);
-        later > last.len() as u64 || last.iter().rev().take(later as usize).any(|purge| purge.means(entry))
+        let purges = &last.purges;
+        later > purges.len() as u64 || purges.iter().rev().take(later as usize).any(|purge| purge.means(entry))
     }
 
-    fn last(&self) -> MutexGuard<'_, VecDeque<Purge>> {
+    /// More of them are remembered until [`Self::end_scan`].
+    pub(super) fn begin_scan(&self) {
+        self.last().scans += 1;
+    }
+
+    pub(super) fn end_scan(&self) {
+        let mut last = self.last();
+        last.scans = last.scans.saturating_sub(1);
+        last.forget();
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,5 @@
 //! The store of a cache, which all workers share.
 
-use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,8 +10,8 @@ use super::disk::{Disk, DiskContent, DiskEntry};
 use super::entry::Entry;
 use super::flight::{Flight, Flights, Pilot};
 use super::marks::Marks;
-use super::purges::Purge;
-use super::shard::Shard;
+use super::purges::{Purge, Tagged};
+use super::shard::{Kept, Shard};
 use super::validity::{Begun, Validity};
 
 const SHARDS: usize = 64;
@@ -93,11 +92,12 @@ impl CacheStore {
 
     /// Removes this response alone: other variants of its key stay.
     pub fn remove(&self, hash: u64, entry: &Arc<Entry>) {
-        let freed = self.content.shard(hash).remove_entry(hash, entry);
-        self.content.bytes.fetch_sub(freed, Ordering::Relaxed);
+        // First the file: what is read from one that is in the index may come to memory, see `promote`.
         if let Some(disk) = self.on_disk() {
             disk.forget_variant(hash, entry);
         }
+        let freed = self.content.shard(hash).remove_entry(hash, entry);
+        self.content.bytes.fetch_sub(freed, Ordering::Relaxed);
     }
 
     /// Counts an answer: from the store, or from an endpoint.
@@ -145,10 +145,16 @@ impl CacheStore {
             self.forget_in_memory(hash, &entry);
             return is_on_disk;
         }
-        self.insert_in_memory(hash, entry, begun) || is_on_disk
+        self.insert_in_memory((hash, begun), entry, |_| true) || is_on_disk
     }
 
-    fn insert_in_memory(&self, hash: u64, entry: Arc<Entry>, begun: Begun) -> bool {
+    /// Stores a response in memory, if it may be, which is asked with the shard locked.
+    fn insert_in_memory(
+        &self,
+        (hash, begun): (u64, Begun),
+        entry: Arc<Entry>,
+        may: impl FnOnce(&Shard<Entry>) -> bool,
+    ) -> bool {
         let bytes = entry.bytes();
         let content = &*self.content;
         if bytes > self.settings.memory {
@@ -158,7 +164,7 @@ impl CacheStore {
         content.bytes.fetch_add(bytes, Ordering::Relaxed);
         let replaced = {
             let mut shard = content.shard(hash);
-            let is_void = content.validity.is_void(hash, &*entry, begun);
+            let is_void = content.validity.is_void(hash, &*entry, begun) || !may(&shard);
             if is_void { None } else { Some(shard.insert(hash, entry, bytes)) }
         };
         content.bytes.fetch_sub(replaced.unwrap_or(bytes), Ordering::Relaxed);
@@ -168,10 +174,10 @@ impl CacheStore {
 
     /// Removes from memory what is older than a response that goes to disk alone.
     pub(super) fn supersede(&self, hash: u64, entry: &Entry) {
-        self.forget_in_memory(hash, entry);
         if let Some(disk) = self.on_disk() {
             disk.forget_variant(hash, entry);
         }
+        self.forget_in_memory(hash, entry);
     }
 
     /// What is older than this must not stay.
@@ -185,51 +191,54 @@ impl CacheStore {
         self.reserve(hash, bytes).then_some(Room { store: self, bytes })
     }
 
-    /// Takes a response into memory that was read from this file, unless there is a newer one by now.
+    /// Takes a response into memory that was read from this file, unless there is a newer one by now, or it was purged. What purges and
+    /// removes goes to the disk first and to memory then: either it finds what was taken here, or the file is gone when that is asked.
     pub fn promote(&self, (hash, begun): (u64, Begun), read: &Arc<Entry>, from: &DiskEntry) {
-        let is_current = self.on_disk().is_some_and(|disk| disk.holds(hash, from));
-        let is_new = || self.content.shard(hash).of_variant((hash, &read.key), &read.variant).is_none();
-        if is_current && is_new() {
-            self.insert_in_memory(hash, Arc::clone(read), begun);
+        let Some(disk) = self.on_disk() else { return };
+        if read.bytes() > self.settings.memory {
+            return;
         }
+        self.insert_in_memory((hash, begun), Arc::clone(read), |shard| {
+            let may = shard.of_variant((hash, &read.key), &read.variant).is_none() && disk.holds(hash, from);
+            if may && from.is_marked_stale() {
+                read.mark_stale();
+            }
+            may
+        });
     }
 
     /// Removes a key at `now`, because its resource has changed (RFC 9111 section 4.4).
     pub fn invalidate(&self, (hash, key): (u64, &[u8]), now: u64) {
         self.content.validity.invalidated.put(hash, now as u32);
-        let freed = self.content.shard(hash).remove_key(hash, key);
-        self.content.bytes.fetch_sub(freed, Ordering::Relaxed);
         if let Some(disk) = self.on_disk() {
             disk.remove_key(hash, key);
         }
+        let freed = self.content.shard(hash).remove_key(hash, key);
+        self.content.bytes.fetch_sub(freed, Ordering::Relaxed);
     }
 
     /// Removes what is meant, or has it be validated before it is served again. Returns the number of responses. It looks at all of them.
     pub fn purge(&self, what: &Purge, is_soft: bool) -> u64 {
         self.content.validity.purges.add(what.clone());
-        let (mut count, twins) = (0, Cell::new(0));
-        let has_twin = |entry: &Entry| self.on_disk().is_some_and(|disk| disk.has_variant(entry));
+        // What is in memory and on disk is one response.
+        let is_alone = |hash, entry: &DiskEntry| {
+            self.content.shard(hash).of_variant((hash, entry.key()), entry.variant()).is_none()
+        };
+        let mut count = self.on_disk().map_or(0, |disk| disk.purge(what, is_soft, is_alone));
         for shard in &self.content.shards {
-            let (removed, freed) = lock(shard).purge(is_soft, |entry| {
-                let is_meant = what.means(entry);
-                twins.set(twins.get() + u64::from(is_meant && has_twin(entry)));
-                is_meant
-            });
+            let (removed, freed) = lock(shard).purge(is_soft, |entry| what.means(entry));
             self.content.bytes.fetch_sub(freed, Ordering::Relaxed);
             count += removed;
         }
-        // What is in memory and on disk is one response.
-        let on_disk = self.on_disk().map_or(0, |disk| disk.purge(what, is_soft));
-        count += on_disk.saturating_sub(twins.get());
         self.content.purged.fetch_add(count, Ordering::Relaxed);
         count
     }
 
-    /// Calls this when what has been purged is gone from the disk, too; at once without one.
-    pub fn when_gone(&self, then: Box<dyn FnOnce() + Send>) {
+    /// Calls this when what has been purged is gone from the disk, too; at once without one. `false`: files could not be removed.
+    pub fn when_gone(&self, then: Box<dyn FnOnce(bool) + Send>) {
         match self.on_disk() {
             Some(disk) => disk.flush(then),
-            None => then(),
+            None => then(true),
         }
     }
 

@@ -128,10 +128,10 @@ impl<'a> Compiling<'a> {
         Self { identity: (identity, 0), ..self }
     }
 
-    /// A number that this filter of this route has in every process, while the route is asked for the same.
-    pub(super) fn stable_id(&mut self) -> u64 {
+    /// A number that this filter of this route has in every process, while the route is asked for the same, and this text is.
+    pub(super) fn stable_id(&mut self, text: &str) -> u64 {
         self.identity.1 += 1;
-        keyed::hash([self.identity.0, self.identity.1], self.filter.1.as_bytes())
+        keyed::hash([self.identity.0, self.identity.1], format!("{} {text}", self.filter.1).as_bytes())
     }
 
     /// Says which caches there are.

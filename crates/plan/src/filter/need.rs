@@ -8,7 +8,7 @@ use model::{Fault, RequestHead, ResponseHead};
 
 use super::redirected::Redirected;
 use super::{FileAsk, FileFound, Hold};
-use crate::cache::{DiskAsk, Entry, Waiter};
+use crate::cache::{DiskAsk, DiskRead, Waiter};
 
 /// What a step needs before it goes on. A step never waits itself: it says what it needs, and its `resume` is called with the
 /// [`Found`] of the same kind. A step may have [`Need::PER_STEP_MAX`] of them in an exchange.
@@ -87,8 +87,8 @@ pub enum Found<'a> {
     Store(Result<Spent, Away>),
     /// What the file system has.
     File(FileFound),
-    /// The stored response; `None` if it cannot be read.
-    Cached(Option<Arc<Entry>>),
+    /// The stored response, if it can be read.
+    Cached(DiskRead),
 }
 
 /// A question about one key of a limit, which counts a request of it if it lets it through.

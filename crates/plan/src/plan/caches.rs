@@ -20,14 +20,15 @@ pub(super) fn compile(snapshot: &Snapshot, previous: Option<&Plan>) -> Vec<Arc<C
     snapshot.caches.iter().map(compiled).collect()
 }
 
-/// A hash of what a route is, the same in every process: which requests come to it, and its name if it was given one. Of files it tells to
+/// A hash of what a route is, the same in every process: which requests come to it, to which clusters they
+/// go, and its name if it was given one. Of files it tells to
 /// which route their responses belong. 0 without caches that have files.
 pub(super) fn identity((route, is_unnamed): (&Route, bool), caches: &[Arc<CacheStore>]) -> u64 {
     if caches.iter().all(|cache| cache.disk().is_none()) {
         return 0;
     }
     let name = if is_unnamed { "" } else { route.name.as_str() };
-    let Route { above, listeners, matches, priority, is_internal, .. } = route;
-    let text = format!("{name:?} {above:?} {listeners:?} {matches:?} {priority} {is_internal}");
+    let Route { above, listeners, matches, priority, is_internal, action, .. } = route;
+    let text = format!("{name:?} {above:?} {listeners:?} {matches:?} {priority} {is_internal} {:?}", action.clusters());
     keyed::hash([0, 0], text.as_bytes())
 }

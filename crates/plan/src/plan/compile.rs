@@ -185,7 +185,10 @@ impl<'a> Compiler<'a> {
             let is_known = old.chain.has_tables(&self.tables)
                 && old.chain.has_caches(&self.caches)
                 && self.maps().have(old.chain.maps());
-            old.route.filters == route.filters && is_known
+            // With files, what is stored belongs to what the route is, too.
+            let identity = |route: &Route| caches::identity((route, is_counted(&route.name)), &self.caches);
+            let is_equal = *old.route == *route || identity(&old.route) == identity(route);
+            old.route.filters == route.filters && is_known && is_equal
         };
         if let Some(same) = old.filter(is_same) {
             return Some(same.chain.clone());

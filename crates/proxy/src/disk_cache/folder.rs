@@ -1,12 +1,13 @@
 //! The folder of a cache.
 
 use std::ffi::CString;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use plan::cache::FileName;
 
@@ -14,6 +15,10 @@ use crate::sys;
 
 /// The beginning of names of files that are being written.
 pub(super) const TEMPORARY: &str = ".tmp-";
+/// For how long a file with such a name is left alone whatever its lock says: another process may be about to take that.
+const NEW: Duration = Duration::from_secs(60);
+/// Permissions of a mode with which others than its user write to a folder.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// No link, no way out.
 const WITHIN: u64 = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
 
@@ -30,15 +35,53 @@ pub(super) struct Written {
     is_kept: bool,
 }
 
-/// Reports a folder that is there and cannot be written to.
-pub(super) fn check(path: &str) -> io::Result<()> {
+/// Why a folder cannot be used.
+#[derive(Debug)]
+pub(super) enum Unusable {
+    /// It cannot be written to.
+    Failed(io::Error),
+    /// Others may write to it, by this mode, and so choose what clients get.
+    Shared(u32),
+}
+
+impl From<io::Error> for Unusable {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Unusable {
+    /// Says what is wrong with the folder at this path, and how that is mended.
+    pub(super) fn told(&self, path: &str) -> (String, String) {
+        match self {
+            Self::Failed(error) => (
+                format!("cannot write to `{path}`: {error}"),
+                "make it a folder that the user of the process may write to".to_owned(),
+            ),
+            Self::Shared(mode) => (
+                format!("other users may write to `{path}`, which has the mode {:04o}", mode & 0o7777),
+                format!("run `chmod go-w {path}`, and let it belong to the user of the process"),
+            ),
+        }
+    }
+}
+
+/// Reports a folder that is there and cannot be used.
+pub(super) fn check(path: &str) -> Result<(), Unusable> {
     match std::fs::metadata(path) {
-        Ok(told) if !told.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
-        Ok(_) => sys::may_write(&CString::new(path)?),
+        Ok(told) if !told.is_dir() => Err(io::Error::from(io::ErrorKind::NotADirectory).into()),
+        Ok(told) => {
+            sys::may_write(&CString::new(path).map_err(io::Error::from)?)?;
+            of_one_user(&told)
+        }
         // It is made later.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+        Err(error) => Err(error.into()),
     }
+}
+
+fn of_one_user(told: &Metadata) -> Result<(), Unusable> {
+    if told.mode() & WRITABLE_BY_OTHERS == 0 { Ok(()) } else { Err(Unusable::Shared(told.mode())) }
 }
 
 impl Folder {
@@ -53,8 +96,9 @@ impl Folder {
         OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(path).map(Self)
     }
 
-    /// Makes a file and removes it.
-    pub(super) fn try_to_write(&self) -> io::Result<()> {
+    /// Makes a file and removes it. Nobody else may.
+    pub(super) fn try_to_write(&self) -> Result<(), Unusable> {
+        of_one_user(&self.0.metadata()?)?;
         let path = below(&self.0, &format!("{TEMPORARY}{}", std::process::id()));
         OpenOptions::new()
             .write(true)
@@ -63,7 +107,7 @@ impl Folder {
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW)
             .open(&path)?;
-        std::fs::remove_file(path)
+        Ok(std::fs::remove_file(path)?)
     }
 
     /// Opens a file to be read.
@@ -71,9 +115,10 @@ impl Folder {
         self.within(&format!("{}/{name}", name.folder()))
     }
 
-    /// Opens one of the folders in it. `None`: it is not there, or is none.
+    /// Opens one of the folders in it. `None`: it is not there, is none, or belongs to another user.
     pub(super) fn part(&self, name: &str) -> Option<File> {
-        self.within(name).ok().filter(|file| file.metadata().is_ok_and(|told| told.is_dir()))
+        let is_ours = |told: Metadata| told.is_dir() && told.uid() == sys::user();
+        self.within(name).ok().filter(|file| file.metadata().is_ok_and(is_ours))
     }
 
     fn within(&self, path: &str) -> io::Result<File> {
@@ -86,7 +131,9 @@ impl Folder {
         let folder = match self.part(&name.folder()) {
             Some(folder) => folder,
             None => {
-                DirBuilder::new().mode(0o700).create(below(&self.0, &name.folder()))?;
+                let made = DirBuilder::new().mode(0o700).create(below(&self.0, &name.folder()));
+                // Another process may have made it meanwhile.
+                made.or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })?;
                 self.part(&name.folder()).ok_or(io::ErrorKind::NotADirectory)?
             }
         };
@@ -102,10 +149,12 @@ impl Folder {
     }
 
     /// Removes a file. It may be gone.
-    pub(super) fn remove(&self, name: FileName) {
-        if let Some(folder) = self.part(&name.folder()) {
-            remove(&folder, &name.to_string());
-        }
+    pub(super) fn remove(&self, name: FileName) -> io::Result<()> {
+        let folder = match self.within(&name.folder()) {
+            Ok(folder) => folder,
+            Err(error) => return is_gone(error),
+        };
+        remove(&folder, &name.to_string())
     }
 
     /// Writes to a file that is there, at this place.
@@ -117,9 +166,14 @@ impl Folder {
     }
 }
 
-/// Removes a file of a folder.
-pub(super) fn remove(folder: &File, name: &str) {
-    let _ = std::fs::remove_file(below(folder, name));
+/// Removes a file of a folder. It may be gone.
+pub(super) fn remove(folder: &File, name: &str) -> io::Result<()> {
+    std::fs::remove_file(below(folder, name)).or_else(is_gone)
+}
+
+/// What is gone need not be removed or marked.
+pub(super) fn is_gone(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 /// The names in a folder.
@@ -132,7 +186,10 @@ pub(super) fn names(folder: &File) -> io::Result<impl Iterator<Item = String>> {
 pub(super) fn is_abandoned(folder: &File, name: &str) -> bool {
     let mut options = OpenOptions::new();
     let opened = options.write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(below(folder, name));
-    opened.is_ok_and(|file| file.try_lock().is_ok())
+    let is_old = |file: &File| {
+        file.metadata().and_then(|told| told.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age > NEW))
+    };
+    opened.is_ok_and(|file| is_old(&file) && file.try_lock().is_ok())
 }
 
 /// The path of what is in a folder that is open, whatever has become of its name.
@@ -158,7 +215,7 @@ impl Written {
 impl Drop for Written {
     fn drop(&mut self) {
         if !self.is_kept {
-            remove(&self.folder, &self.temporary);
+            let _ = remove(&self.folder, &self.temporary);
         }
     }
 }

@@ -2,16 +2,17 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plan::cache::disk::{chunks, record};
 use plan::cache::entry::CHUNK_BYTES;
-use plan::cache::{Body, DiskAsk, DiskContent, DiskEntry, Entry};
+use plan::cache::{Body, DiskAsk, DiskContent, DiskEntry, DiskRead, Entry};
 use plan::filter::Content;
 
 use super::folder::Folder;
 use crate::file_system::OpenFile;
+use crate::sys;
 
 /// Bytes of a body that is read whole, and goes to memory.
 const SMALL_BYTES_MAX: u64 = 256 << 10;
@@ -44,14 +45,14 @@ impl From<record::Bad> for NoResponse {
     }
 }
 
-/// Reads a response: a small one whole, of others the head. Returns `None` if it cannot be had; a file that is bad is removed.
-pub(crate) fn read(ask: &DiskAsk) -> Option<Arc<Entry>> {
+/// Reads a response: a small one whole, of others the head. A file that is bad is removed.
+pub(crate) fn read(ask: &DiskAsk) -> DiskRead {
     match try_to_read(ask) {
-        Ok(entry) => Some(entry),
-        Err(NoResponse::Failed) => None,
+        Ok(entry) => DiskRead::Found(entry),
+        Err(NoResponse::Failed) => DiskRead::Failed,
         Err(none) => {
             ask.content.discard(ask.hash, &ask.entry, matches!(none, NoResponse::Bad));
-            None
+            DiskRead::Gone
         }
     }
 }
@@ -85,10 +86,10 @@ fn try_to_read(ask: &DiskAsk) -> Result<Arc<Entry>, NoResponse> {
     Ok(entry)
 }
 
-/// Reads the header of a file, which must be a regular one of the length that the header says.
+/// Reads the header of a file, which must be a regular one, of our user, and of the length that the header says.
 pub(super) fn read_header(file: &File) -> Result<record::Record, NoResponse> {
     let told = file.metadata()?;
-    if !told.is_file() {
+    if !told.is_file() || told.uid() != sys::user() {
         return Err(NoResponse::Bad);
     }
     let mut prefix = [0; record::PREFIX_BYTES];
@@ -169,6 +170,10 @@ impl Content for DiskBody {
         let rest = last.as_ref().and_then(|(_, bytes)| bytes.get(offset..)).unwrap_or_default();
         let count = rest.len().min(room.len());
         room[..count].copy_from_slice(&rest[..count]);
+        if count == rest.len() {
+            // A slow client need not hold it while it takes these bytes.
+            *last = None;
+        }
         Ok(count)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::sync::Weak;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -20,12 +20,22 @@ const EVERY: Duration = Duration::from_secs(600);
 const BATCH: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// The process ends soon: it looks no more.
+pub(super) static IS_OVER: AtomicBool = AtomicBool::new(false);
+
 /// Looks through the folder until nobody wants that any more.
 pub(super) fn run(content: &Weak<DiskContent>, path: &str, end: &Receiver<()>) {
     let random = Random::from_system();
     loop {
         let mut scan = Scan { content, end, random: &random, read: 0 };
-        if scan.all(path).is_none() || end.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
+        if scan.all(path).is_none() {
+            return;
+        }
+        if let Some(content) = content.upgrade() {
+            content.end_first_scan();
+        }
+        let is_wanted = end.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout);
+        if !is_wanted || IS_OVER.load(Ordering::Relaxed) {
             return;
         }
     }
@@ -57,7 +67,7 @@ impl Scan<'_> {
         for text in names {
             if text.starts_with(TEMPORARY) {
                 if folder::is_abandoned(part, &text) {
-                    folder::remove(part, &text);
+                    self.told(folder::remove(part, &text))?;
                 }
                 continue;
             }
@@ -65,6 +75,14 @@ impl Scan<'_> {
             let name = FileName::parse(&text).filter(|name| name.folder() == format!("{number:02x}"));
             let Some(name) = name.filter(|name| !known.contains(name)) else { continue };
             self.one(folder, name)?;
+        }
+        Some(())
+    }
+
+    /// What cannot be removed is counted, and found again by the next scan.
+    fn told(&self, removed: std::io::Result<()>) -> Option<()> {
+        if removed.is_err() {
+            self.content.upgrade()?.counts.failed.fetch_add(1, Ordering::Relaxed);
         }
         Some(())
     }
@@ -80,12 +98,12 @@ impl Scan<'_> {
                 let lengths = (read.body_len, chunks::file_len(read.header_len, read.body_len));
                 let place = (name, lengths.0, lengths.1);
                 if !content.adopt(&read.entry, place, &mut || self.random.next()) {
-                    folder.remove(name);
+                    content.forget_file(name);
                 }
             }
             Err(NoResponse::Bad) => {
                 content.counts.bad.fetch_add(1, Ordering::Relaxed);
-                folder.remove(name);
+                content.forget_file(name);
             }
             Err(NoResponse::Missing | NoResponse::Failed) => {}
         }

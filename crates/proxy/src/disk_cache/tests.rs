@@ -53,12 +53,67 @@ fn a_file_is_found_when_it_is_whole_and_only_its_user_reads_it() {
     drop(folder.write(name(2)).expect("it is begun"));
     assert_eq!(folder::names(&folder.part("02").expect("it is there")).expect("they can be read").count(), 0);
     std::fs::write(path.join("01/.tmp-9"), "torn").expect("it is written");
+    assert!(!folder::is_abandoned(&part, ".tmp-9"), "another process may be about to lock it");
+    make_older(&path.join("01/.tmp-9"));
     assert!(folder::is_abandoned(&part, ".tmp-9"));
     folder.change(name(1), 1, b"H").expect("it is there");
     assert_eq!(std::fs::read(path.join(format!("01/{}", name(1)))).expect("it is there"), b"wHole");
-    folder.remove(name(1));
-    folder.remove(name(1));
+    assert!(folder.remove(name(1)).is_ok() && folder.remove(name(1)).is_ok());
     assert!(folder.read(name(1)).is_err() && folder.change(name(1), 0, b"x").is_err());
+}
+
+/// Has a file look as if it was written a while ago.
+fn make_older(path: &Path) {
+    let file = std::fs::File::options().write(true).open(path).expect("it is there");
+    file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(61)).expect("it is ours");
+}
+
+#[test]
+fn a_folder_that_others_may_write_to_is_not_used() {
+    let at = somewhere();
+    let text = at.path().to_str().expect("text");
+    for mode in [0o777, 0o1777, 0o770, 0o702] {
+        std::fs::set_permissions(at.path(), std::fs::Permissions::from_mode(mode)).expect("it is ours");
+        let refused = folder::check(text).expect_err("others may write to it");
+        let (told, mend) = refused.told(text);
+        assert!(
+            told.contains(&format!("{mode:04o}")) && mend.contains(&format!("chmod go-w {text}")),
+            "{told}: {mend}"
+        );
+        assert!(Folder::open(text).expect("it is there").try_to_write().is_err());
+    }
+    std::fs::set_permissions(at.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    assert!(folder::check(text).is_ok() && Folder::open(text).expect("it is there").try_to_write().is_ok());
+}
+
+#[test]
+fn what_belongs_to_another_user_is_not_read() {
+    let at = somewhere();
+    let folder = Folder::make(at.path().to_str().expect("text")).expect("it is there");
+    let mut written = folder.write(name(5)).expect("it is begun");
+    written.keep().expect("it is named");
+    // Only root can give files away.
+    if std::os::unix::fs::chown(at.path().join(format!("05/{}", name(5))), Some(65_534), None).is_err() {
+        return;
+    }
+    let file = folder.read(name(5)).expect("it is there");
+    assert!(matches!(super::read::read_header(&file), Err(super::read::NoResponse::Bad)));
+    std::os::unix::fs::chown(at.path().join("05"), Some(65_534), None).expect("it can be given away");
+    assert!(folder.part("05").is_none() && folder.write(name(5)).is_err());
+}
+
+#[test]
+fn a_part_that_cannot_be_removed_is_told_and_one_that_is_there_does_no_harm() {
+    let at = somewhere();
+    let folder = Folder::make(at.path().to_str().expect("text")).expect("it is there");
+    std::fs::create_dir_all(at.path().join(format!("06/{}/x", name(6)))).expect("it is made");
+    assert!(folder.remove(name(6)).is_err());
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let folder = &folder;
+            scope.spawn(move || folder.write(FileName::new(&mut || 7 << 56 | number)).map(drop).expect("it is begun"));
+        }
+    });
 }
 
 #[test]
@@ -69,7 +124,7 @@ fn links_are_not_followed() {
     let folder = Folder::make(at.path().to_str().expect("text")).expect("it is there");
     symlink(outside.path(), at.path().join("03")).expect("it is made");
     assert!(folder.part("03").is_none() && folder.read(name(3)).is_err() && folder.write(name(3)).is_err());
-    folder.remove(name(3));
+    assert!(folder.remove(name(3)).is_err(), "it is told");
     assert!(folder.change(name(3), 0, b"x").is_err());
     std::fs::create_dir(at.path().join("04")).expect("it is made");
     let target = outside.path().join(name(3).to_string());

@@ -12,18 +12,20 @@ use plan::cache::entry::CHUNK_BYTES;
 use plan::cache::{DiskContent, DiskJob, Entry, FileName};
 use telemetry::log;
 
-use super::folder::{Folder, Written};
+use super::folder::{Folder, Written, is_gone};
 use crate::random::Random;
 
 /// How long nothing is written after a failure.
 const REST: Duration = Duration::from_secs(10);
+/// Files that are tried again. With more of them a purge is durable only after the next scan, which finds the others.
+const LATE_MAX: usize = 65_536;
 /// How often failures are logged at most.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// Does jobs until nobody sends any more.
 pub(super) fn run(content: &Weak<DiskContent>, path: &str, jobs: &Receiver<(DiskJob, u64)>) {
     let random = Random::from_system();
-    let mut writer = Writer { path, random, files: HashMap::new(), resumes: None, logged: None };
+    let mut writer = Writer { path, random, files: HashMap::new(), late: Vec::new(), resumes: None, logged: None };
     loop {
         let next = match writer.resumes {
             Some(at) => jobs.recv_timeout(at.saturating_duration_since(Instant::now())),
@@ -41,6 +43,7 @@ pub(super) fn run(content: &Weak<DiskContent>, path: &str, jobs: &Receiver<(Disk
         if writer.resumes.is_some_and(|at| at <= Instant::now()) {
             writer.resumes = None;
             content.pause(false);
+            writer.try_again(&content);
         }
     }
 }
@@ -50,9 +53,18 @@ struct Writer<'a> {
     random: Random,
     /// Those whose bodies come in pieces.
     files: HashMap<u64, Begun>,
-    /// When it writes again after a failure.
+    /// Files that could not be removed or marked, see [`LATE_MAX`].
+    late: Vec<Late>,
+    /// When it writes again after a failure, and tries again to do what is late.
     resumes: Option<Instant>,
     logged: Option<Instant>,
+}
+
+/// What is still to be done to a file.
+#[derive(Clone, Copy)]
+enum Late {
+    Delete(FileName),
+    MarkStale(FileName),
 }
 
 /// A file whose body is not over yet.
@@ -73,10 +85,12 @@ struct Layout {
 impl Writer<'_> {
     fn carry_out(&mut self, job: DiskJob, content: &DiskContent) {
         let done = match job {
-            DiskJob::Write { hash, entry, begun } => self.write(&entry).and_then(|(mut written, header_len)| {
-                let lengths = (entry.body.len(), chunks::file_len(header_len, entry.body.len()));
-                self.publish(&mut written, lengths, |place| content.written((hash, begun), &entry, place))
-            }),
+            DiskJob::Write { hash, entry, begun, copy: _copy } => {
+                self.write(&entry).and_then(|(mut written, header_len)| {
+                    let lengths = (entry.body.len(), chunks::file_len(header_len, entry.body.len()));
+                    self.publish(&mut written, lengths, |place| content.written((hash, begun), &entry, place))
+                })
+            }
             DiskJob::Begin { number, entry } => self.begin(entry).map(|begun| drop(self.files.insert(number, begun))),
             DiskJob::Append { number, bytes } => self.append(number, &bytes),
             DiskJob::Finish(finished) => self.finish(*finished, content),
@@ -84,12 +98,11 @@ impl Writer<'_> {
                 self.files.remove(&number);
                 Ok(())
             }
-            DiskJob::Delete(name) => self.folder().map(|folder| folder.remove(name)).or_else(is_gone),
-            DiskJob::MarkStale(name) => {
-                self.folder().and_then(|folder| folder.change(name, record::STALE_AT, &[1])).or_else(is_gone)
-            }
+            DiskJob::Delete(name) => self.alter(Late::Delete(name)),
+            DiskJob::MarkStale(name) => self.alter(Late::MarkStale(name)),
             DiskJob::Flush(then) => {
-                then();
+                self.try_again(content);
+                then(self.late.is_empty());
                 Ok(())
             }
         };
@@ -98,16 +111,49 @@ impl Writer<'_> {
         }
     }
 
-    /// Nothing is written for a while, and requests go on without.
+    /// Removes or marks a file. What fails is late.
+    fn alter(&mut self, what: Late) -> io::Result<()> {
+        let done = self.folder().and_then(|folder| match what {
+            Late::Delete(name) => folder.remove(name),
+            Late::MarkStale(name) => folder.change(name, record::STALE_AT, &[1]).or_else(is_gone),
+        });
+        if done.is_err() && self.late.len() < LATE_MAX {
+            self.late.push(what);
+        }
+        done
+    }
+
+    /// Does what is late. The first failure ends that: the others would fail, too.
+    fn try_again(&mut self, content: &DiskContent) {
+        let mut late = std::mem::take(&mut self.late).into_iter();
+        while let Some(what) = late.next() {
+            if let Err(error) = self.alter(what) {
+                self.late.extend(late);
+                self.failed(&error, content);
+                return;
+            }
+        }
+    }
+
+    /// Requests go on without what could not be written, and nothing is written for a while if the next file would fail, too.
     fn failed(&mut self, error: &io::Error, content: &DiskContent) {
         content.counts.failed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let now = Instant::now();
-        content.pause(true);
-        self.resumes = Some(now + REST);
+        let pauses = is_lasting(error);
+        if pauses {
+            content.pause(true);
+        }
+        if pauses || !self.late.is_empty() {
+            self.resumes = Some(now + REST);
+        }
         if self.logged.is_none_or(|logged| now.duration_since(logged) >= LOGGED_EVERY) {
             self.logged = Some(now);
             let told: [(&str, &dyn std::fmt::Display); 2] = [("folder", &self.path), ("error", error)];
-            log::warn("cannot write files of a cache, and pauses for ten seconds", &told);
+            let message = match pauses {
+                true => "cannot write files of a cache, and pauses for ten seconds",
+                false => "cannot write files of a cache",
+            };
+            log::warn(message, &told);
         }
     }
 
@@ -175,14 +221,14 @@ impl Writer<'_> {
 
     /// Gives a file its name, and takes it into the index, which may not want it any more.
     fn publish(
-        &self,
+        &mut self,
         written: &mut Written,
         (body_len, file_len): (u64, u64),
         take: impl FnOnce((FileName, u64, u64)) -> bool,
     ) -> io::Result<()> {
         written.keep()?;
         if !take((written.name(), body_len, file_len)) {
-            self.folder()?.remove(written.name());
+            return self.alter(Late::Delete(written.name()));
         }
         Ok(())
     }
@@ -204,7 +250,11 @@ fn header(entry: &Entry, body_len: u64, nonce: u64) -> io::Result<Vec<u8>> {
     record::encode(entry, body_len, nonce).ok_or_else(|| io::ErrorKind::FileTooLarge.into())
 }
 
-/// What is gone need not be removed or marked.
-fn is_gone(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+/// Whether a failure is one of the disk or the process, so that the next file would fail, too.
+fn is_lasting(error: &io::Error) -> bool {
+    let known = [libc::ENOSPC, libc::EDQUOT, libc::EIO, libc::EROFS, libc::EMFILE, libc::ENFILE];
+    error.raw_os_error().is_some_and(|number| known.contains(&number))
 }
+
+#[cfg(test)]
+mod tests;

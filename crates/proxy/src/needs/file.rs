@@ -2,13 +2,12 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use model::Fault;
-use plan::cache::{DiskAsk, Entry};
+use plan::cache::{DiskAsk, DiskRead};
 use plan::filter::{FileAsk, FileFound};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -20,6 +19,8 @@ use crate::file_system;
 const LOOKS_MAX: usize = 16_384;
 /// How long an exchange waits for one.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same for a stored response, which an endpoint can give, too.
+const CACHE_PATIENCE: Duration = Duration::from_secs(1);
 
 static LOOKS: AtomicUsize = AtomicUsize::new(0);
 
@@ -60,20 +61,20 @@ pub(super) async fn found(ask: FileAsk, connection: &mut Connection) -> Result<F
     if let Some(found) = file_system::find_now(&ask) {
         return Ok(found);
     }
-    let looked = look(move || file_system::find(&ask), connection).await?;
+    let looked = look(move || file_system::find(&ask), connection, PATIENCE).await?;
     Ok(looked.unwrap_or_else(|none| match none {
         NoLook::Busy => FileFound::Busy,
         NoLook::Failed => FileFound::Failed,
     }))
 }
 
-/// Waits until a stored response is read. `None`: it cannot be.
+/// Waits until a stored response is read.
 ///
 /// # Errors
 /// As [`found`].
-pub(super) async fn cached(ask: DiskAsk, connection: &mut Connection) -> Result<Option<Arc<Entry>>, Fault> {
-    let read = look(move || disk_cache::read(&ask), connection).await?;
-    Ok(read.unwrap_or(None))
+pub(super) async fn cached(ask: DiskAsk, connection: &mut Connection) -> Result<DiskRead, Fault> {
+    let read = look(move || disk_cache::read(&ask), connection, CACHE_PATIENCE).await?;
+    Ok(read.unwrap_or(DiskRead::Failed))
 }
 
 /// Why there is nothing to be told.
@@ -87,13 +88,14 @@ enum NoLook {
 async fn look<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
     connection: &mut Connection,
+    patience: Duration,
 ) -> Result<Result<T, NoLook>, Fault> {
     let Some(place) = Place::take() else { return Ok(Err(NoLook::Busy)) };
     let mut look = Look(spawn_blocking(move || {
         let _place = place;
         run()
     }));
-    connection.watch.set(Instant::now(), PATIENCE);
+    connection.watch.set(Instant::now(), patience);
     poll_fn(|cx| {
         if let Poll::Ready(found) = Pin::new(&mut look.0).poll(cx) {
             return Poll::Ready(Ok(found.map_err(|_| NoLook::Failed)));

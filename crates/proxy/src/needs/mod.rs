@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use model::Fault;
 use plan::RoutePlan;
-use plan::cache::Entry;
+use plan::cache::DiskRead;
 use plan::filter::{Away, FileFound, Flow, Found, Need, Reply, Spent, TooLong};
 
 use self::call::Protocol;
@@ -32,7 +32,7 @@ enum Met {
     Now,
     Store(Result<Spent, Away>),
     File(FileFound),
-    Cached(Option<Arc<Entry>>),
+    Cached(DiskRead),
 }
 
 impl Exchange<'_> {

@@ -133,6 +133,7 @@ impl Workers {
         self.shared.remove_files();
         let (done, all_closed) = channel();
         let window = PART_WITHIN.min(timeout / 4).min(timeout.saturating_sub(PARTING));
+        disk_cache::end_scans();
         self.shared.tell_all(|| Command::Drain(done.clone(), window));
         drop(done);
         // Ends when the last worker has dropped its sender.

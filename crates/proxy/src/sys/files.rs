@@ -53,6 +53,12 @@ pub(crate) fn may_write(folder: &CStr) -> io::Result<()> {
     if told == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Returns the user as whom the process acts.
+pub(crate) fn user() -> u32 {
+    // SAFETY: it takes nothing and always succeeds.
+    unsafe { libc::geteuid() }
+}
+
 /// Returns how many descriptors the process may have.
 pub(crate) fn descriptors_max() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

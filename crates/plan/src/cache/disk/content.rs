@@ -8,21 +8,26 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use model::fields::Fields;
 
 use super::held::DiskEntry;
-use super::job::{DiskJob, DiskJobs};
+use super::job::{Copying, DiskJob, DiskJobs};
 use super::name::FileName;
 use crate::cache::entry::Entry;
 use crate::cache::purges::{Purge, Tagged};
 use crate::cache::shard::{Kept, Shard};
 use crate::cache::validity::{Begun, Validity};
-use crate::cache::vary::Varied;
 
 const SHARDS: usize = 64;
 /// Bytes that wait to be written. What comes while there are more is not written.
 const QUEUED_BYTES_MAX: u64 = 32 << 20;
 /// Files that are written at once, of bodies that come in pieces.
 const OPEN_MAX: u64 = 64;
+/// For so many seconds after a file was written, a validated body of more than so many bytes is not copied to a file with its new head.
+const COPIED_AFTER_SECONDS: u64 = 60;
+const COPIED_AT_ONCE_BYTES: u64 = 1 << 20;
 /// What a file takes is counted in these.
 const BLOCK_BYTES: u64 = 4096;
+
+/// What is called when files are gone, or `false`: some are not.
+type WhenDone = Box<dyn FnOnce(bool) + Send>;
 
 /// What is known of a folder, over changes of the configuration.
 pub struct DiskContent {
@@ -36,7 +41,13 @@ pub struct DiskContent {
     queued: AtomicU64,
     open: AtomicU64,
     next: AtomicU64,
+    /// Which shard makes room next.
+    turn: AtomicU64,
+    /// Bodies in files that wait to be written to others.
+    copies: Arc<AtomicU64>,
     is_paused: AtomicBool,
+    /// What waits until the folder was looked through once; `None`: it was.
+    first_scan: Mutex<Option<Vec<WhenDone>>>,
     /// What happened.
     pub counts: DiskCounts,
 }
@@ -58,6 +69,7 @@ pub struct DiskCounts {
 
 impl DiskContent {
     pub(super) fn new(path: String, validity: Arc<Validity>) -> Self {
+        validity.purges.begin_scan();
         Self {
             path,
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::noting())).collect(),
@@ -68,7 +80,10 @@ impl DiskContent {
             queued: AtomicU64::new(0),
             open: AtomicU64::new(0),
             next: AtomicU64::new(0),
+            turn: AtomicU64::new(0),
+            copies: Arc::default(),
             is_paused: AtomicBool::new(false),
+            first_scan: Mutex::new(Some(Vec::new())),
             counts: DiskCounts::default(),
         }
     }
@@ -81,7 +96,7 @@ impl DiskContent {
     /// Sets the bound on the bytes of all files.
     pub fn set_max(&self, max: u64) {
         self.max.store(max, Ordering::Relaxed);
-        self.make_room(0);
+        self.make_room(self.next_place());
     }
 
     /// Has jobs be done by these from now on, if none does them yet. `make` is called once.
@@ -120,27 +135,31 @@ impl DiskContent {
 
     /// Returns whether this very file is in the index.
     pub fn holds(&self, hash: u64, entry: &DiskEntry) -> bool {
-        self.has((hash, entry.key()), entry.variant(), |held| held.name() == entry.name())
-    }
-
-    /// Returns whether there is a file of this variant.
-    pub(in crate::cache) fn has_variant(&self, entry: &Entry) -> bool {
-        let hash = self.validity.known_hash(&entry.key);
-        hash.is_some_and(|hash| self.has((hash, &entry.key), &entry.variant, |_| true))
-    }
-
-    fn has(&self, key: (u64, &[u8]), variant: &[Varied], is_it: impl Fn(&DiskEntry) -> bool) -> bool {
-        self.shard(key.0).of_variant(key, variant).is_some_and(|held| is_it(held))
+        let shard = self.shard(hash);
+        shard.of_variant((hash, entry.key()), entry.variant()).is_some_and(|held| held.name() == entry.name())
     }
 
     /// Has a response be written. `false`: it is not, because too much waits, or nothing is written at present.
     pub(in crate::cache) fn write(&self, hash: u64, entry: Arc<Entry>, begun: Begun) -> bool {
-        // What is older must not be found when memory has dropped this. Of a validated body in a file memory has nothing: the older one answers,
-        // or is validated again, until this is written.
-        if entry.body.file().is_none() {
-            self.forget_variant(hash, &entry);
+        if entry.body.file().is_some() {
+            // Of a validated body in a file memory has nothing: the older one answers, or is validated again, until this is written.
+            let Some(copy) = self.begin_copy(hash, &entry) else { return false };
+            return self.submit_data(DiskJob::Write { hash, entry, begun, copy: Some(copy) });
         }
-        self.submit_data(DiskJob::Write { hash, entry, begun })
+        // What is older must not be found when memory has dropped this.
+        self.forget_variant(hash, &entry);
+        self.submit_data(DiskJob::Write { hash, entry, begun, copy: None })
+    }
+
+    /// `None`: this body is not copied to another file now, because it is already, or was lately, or others are.
+    fn begin_copy(&self, hash: u64, entry: &Entry) -> Option<Copying> {
+        let known = self.shard(hash).of_variant((hash, &entry.key), &entry.variant).cloned();
+        let written = known.as_ref().map_or(0, |known| known.received());
+        let is_early = entry.clock.received.saturating_sub(written) < COPIED_AFTER_SECONDS;
+        if is_early && entry.body.len() > COPIED_AT_ONCE_BYTES {
+            return None;
+        }
+        Copying::begin(known, &self.copies)
     }
 
     /// Begins a file for a body that comes in pieces. Returns its number, or `None` if it is not written.
@@ -173,7 +192,8 @@ impl DiskContent {
     pub(in crate::cache) fn take_room(&self, bytes: u64) -> bool {
         let max = self.max.load(Ordering::Relaxed);
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > max {
-            self.make_room(0);
+            // Not where its key belongs: it is long, and would have all of that shard go.
+            self.make_room(self.next_place());
         }
         let has_room = self.bytes() <= max;
         if !has_room {
@@ -236,7 +256,7 @@ impl DiskContent {
             (shard.insert(hash, Arc::new(held), bytes), shard.take_gone())
         };
         self.removed(freed, gone.into_iter().filter(|gone| gone.name() != name));
-        self.make_room(hash);
+        self.make_room(place(hash));
         true
     }
 
@@ -250,6 +270,11 @@ impl DiskContent {
             self.counts.bad.fetch_add(1, Ordering::Relaxed);
         }
         self.removed(freed, gone.into_iter());
+    }
+
+    /// Removes a file that is not in the index.
+    pub fn forget_file(&self, name: FileName) {
+        self.submit(DiskJob::Delete(name), 0);
     }
 
     /// Removes the file of this variant.
@@ -269,29 +294,44 @@ impl DiskContent {
         self.removed(freed, gone.into_iter());
     }
 
-    /// Removes what is meant, or marks it. Returns how many.
-    pub(in crate::cache) fn purge(&self, what: &Purge, is_soft: bool) -> u64 {
+    /// Removes what is meant, or marks it. Returns how many of them count, by hash and entry, which is asked with nothing locked.
+    pub(in crate::cache) fn purge(&self, what: &Purge, is_soft: bool, counts: impl Fn(u64, &DiskEntry) -> bool) -> u64 {
         let mut count = 0;
         for shard in &self.shards {
             let mut marked = Vec::new();
-            let (purged, freed, gone) = {
+            let (freed, gone) = {
                 let mut shard = lock(shard);
                 if is_soft {
-                    marked.extend(shard.iter().filter(|entry| what.means(&***entry)).map(|entry| entry.name()));
+                    marked.extend(shard.iter().filter(|entry| what.means(&***entry)).cloned());
                 }
-                let (purged, freed) = shard.purge(is_soft, |entry| what.means(entry));
-                (purged, freed, shard.take_gone())
+                let (_, freed) = shard.purge(is_soft, |entry| what.means(entry));
+                (freed, shard.take_gone())
             };
-            count += purged;
-            marked.into_iter().for_each(|name| self.submit(DiskJob::MarkStale(name), 0));
+            let is_counted =
+                |entry: &&Arc<DiskEntry>| self.validity.known_hash(entry.key()).is_some_and(|hash| counts(hash, entry));
+            count += marked.iter().chain(&gone).filter(is_counted).count() as u64;
+            marked.iter().for_each(|entry| self.submit(DiskJob::MarkStale(entry.name()), 0));
             self.removed(freed, gone.into_iter());
         }
         count
     }
 
-    /// Calls this when all jobs that there are now are done.
-    pub(in crate::cache) fn flush(&self, then: Box<dyn FnOnce() + Send>) {
+    /// Calls this when the folder was looked through, and all jobs that there are now are done. `false`: files are still to be removed.
+    pub(in crate::cache) fn flush(&self, then: WhenDone) {
+        if let Some(waiting) = &mut *self.first_scan.lock().unwrap_or_else(PoisonError::into_inner) {
+            waiting.push(then);
+            return;
+        }
         self.submit(DiskJob::Flush(then), 0);
+    }
+
+    /// Says that the folder was looked through, so that all purged files in it are known, or that it is not going to be.
+    pub fn end_first_scan(&self) {
+        let waiting = self.first_scan.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(waiting) = waiting {
+            self.validity.purges.end_scan();
+            waiting.into_iter().for_each(|then| self.submit(DiskJob::Flush(then), 0));
+        }
     }
 
     /// Says that a job is done which [`DiskJobs::submit`] has taken with so many bytes.
@@ -299,21 +339,26 @@ impl DiskContent {
         self.queued.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn make_room(&self, hash: u64) {
-        let (start, max, mut tried) = (place(hash), self.max.load(Ordering::Relaxed), 0);
-        while self.bytes() > max && tried < SHARDS {
+    /// Evicts until the bound holds: from one shard after the other, beginning with this one.
+    fn make_room(&self, start: usize) {
+        let (max, mut at, mut empty) = (self.max.load(Ordering::Relaxed), start, 0);
+        while self.bytes() > max && empty < SHARDS {
             let (evicted, gone) = {
-                let mut shard = lock(&self.shards[(start + tried) % SHARDS]);
+                let mut shard = lock(&self.shards[at % SHARDS]);
                 (shard.evict(), shard.take_gone())
             };
-            match evicted {
-                Some(bytes) => {
-                    self.removed(bytes, gone.into_iter());
-                    self.counts.evictions.fetch_add(1, Ordering::Relaxed);
-                }
-                None => tried += 1,
+            at += 1;
+            empty = if evicted.is_some() { 0 } else { empty + 1 };
+            if let Some(bytes) = evicted {
+                self.removed(bytes, gone.into_iter());
+                self.counts.evictions.fetch_add(1, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Another shard each time, so that all of them make room for long bodies.
+    fn next_place(&self) -> usize {
+        self.turn.fetch_add(1, Ordering::Relaxed) as usize % SHARDS
     }
 
     fn removed(&self, freed: u64, gone: impl Iterator<Item = Arc<DiskEntry>>) {
@@ -352,6 +397,12 @@ fn place(hash: u64) -> usize {
 
 fn lock(shard: &Mutex<Shard<DiskEntry>>) -> MutexGuard<'_, Shard<DiskEntry>> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for DiskContent {
+    fn drop(&mut self) {
+        self.end_first_scan();
+    }
 }
 
 impl fmt::Debug for DiskContent {

@@ -18,6 +18,8 @@ pub struct DiskEntry {
     name: FileName,
     body_len: u64,
     is_stale: AtomicBool,
+    /// Its body is being copied to another file, see [`super::job::Copying`].
+    pub(super) is_copied: AtomicBool,
 }
 
 impl DiskEntry {
@@ -31,6 +33,7 @@ impl DiskEntry {
             name,
             body_len,
             is_stale: AtomicBool::new(entry.is_marked_stale()),
+            is_copied: AtomicBool::new(false),
         }
     }
 

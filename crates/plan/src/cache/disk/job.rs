@@ -2,11 +2,16 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::held::DiskEntry;
 use super::name::FileName;
 use crate::cache::entry::Entry;
 use crate::cache::flight::Pilot;
 use crate::cache::validity::Begun;
+
+/// Bodies that are copied at once, or wait for it.
+const COPIES_MAX: u64 = 2;
 
 /// Something to be done with files. All of one cache are done one after the other.
 pub enum DiskJob {
@@ -18,6 +23,8 @@ pub enum DiskJob {
         entry: Arc<Entry>,
         /// When it was asked for.
         begun: Begun,
+        /// Its body is in another file, and is copied.
+        copy: Option<Copying>,
     },
     /// A file is begun, for a body that comes in pieces.
     Begin {
@@ -44,8 +51,40 @@ pub enum DiskJob {
     Delete(FileName),
     /// A file is marked: its response must be validated before it is served again.
     MarkStale(FileName),
-    /// All jobs before it are done.
-    Flush(Box<dyn FnOnce() + Send>),
+    /// All jobs before it are done. `false`: files are still to be removed or marked.
+    Flush(Box<dyn FnOnce(bool) + Send>),
+}
+
+/// A body that is copied from one file to another, until this is dropped. There are few at once, and one of a file.
+#[derive(Debug)]
+pub struct Copying {
+    /// The file that it takes the place of.
+    of: Option<Arc<DiskEntry>>,
+    count: Arc<AtomicU64>,
+}
+
+impl Copying {
+    /// `None`: the file is being copied, or too many others are.
+    pub(super) fn begin(of: Option<Arc<DiskEntry>>, count: &Arc<AtomicU64>) -> Option<Self> {
+        if count.fetch_add(1, Ordering::Relaxed) >= COPIES_MAX {
+            count.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        if of.as_ref().is_some_and(|of| of.is_copied.swap(true, Ordering::Relaxed)) {
+            count.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Self { of, count: Arc::clone(count) })
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        if let Some(of) = &self.of {
+            of.is_copied.store(false, Ordering::Relaxed);
+        }
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The end of a body that came in pieces.

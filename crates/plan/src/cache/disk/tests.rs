@@ -6,6 +6,7 @@ use model::cache::CacheDisk;
 use super::*;
 use crate::cache::entry::testing::{fields, response};
 use crate::cache::fresh::{Clock, Freshness};
+use crate::cache::shard::Kept;
 use crate::cache::{Begun, Body, CacheStore, Entry, Filling, Purge};
 
 /// Jobs that nobody does until a test does.
@@ -61,7 +62,7 @@ impl Rig {
             }
             for (job, bytes) in jobs {
                 match job {
-                    DiskJob::Write { hash, entry, begun } => {
+                    DiskJob::Write { hash, entry, begun, copy: _copy } => {
                         self.next += 1;
                         let name = FileName::new(&mut || self.next);
                         let place = (name, entry.body.len(), entry.body.len() + 500);
@@ -70,7 +71,7 @@ impl Rig {
                         }
                     }
                     DiskJob::Delete(name) => gone.push(name),
-                    DiskJob::Flush(then) => then(),
+                    DiskJob::Flush(then) => then(true),
                     _ => {}
                 }
                 self.content().done(bytes);
@@ -214,4 +215,135 @@ fn a_long_body_goes_to_disk_as_it_comes_and_a_part_of_it_leaves_nothing() {
     fill(4_000_000, None).finish();
     assert_eq!(told().1, "ba", "longer than the disk");
     assert_eq!((rig.content().bytes(), rig.store.bytes()), (0, 0));
+}
+
+/// A body that is in a file, of zeros.
+struct Zeros;
+
+impl crate::content::Content for Zeros {
+    fn read_at(&self, room: &mut [u8], _: u64) -> std::io::Result<usize> {
+        room.fill(0);
+        Ok(room.len())
+    }
+}
+
+impl Rig {
+    /// Takes a file into the index, and returns what that holds.
+    fn take(&mut self, number: u64, received: u64, body_len: u64) -> Arc<DiskEntry> {
+        self.next += 1;
+        let next = self.next;
+        let place = (FileName::new(&mut || next), body_len, body_len + 500);
+        assert!(self.content().written((self.hash(number), self.begun()), &entry(number, received, 0), place));
+        self.content().find((self.hash(number), &key(number)), &fields(&[])).unwrap()
+    }
+
+    /// What a 304 does to a body that is in a file.
+    fn validate(&self, number: u64, received: u64, body_len: u64) -> bool {
+        let mut entry = entry(number, received, 0);
+        entry.body = Arc::new(Body::in_file(Arc::new(Zeros), body_len));
+        self.store.insert(self.hash(number), entry, self.begun())
+    }
+
+    fn in_memory(&self, number: u64) -> Option<Arc<Entry>> {
+        self.store.find((self.hash(number), &key(number)), &fields(&[]))
+    }
+}
+
+#[test]
+fn what_was_read_comes_to_memory_marked_and_not_before_what_is_newer() {
+    let mut rig = Rig::new(1 << 20, 1 << 20);
+    let held = rig.take(1, 50, 10);
+    let read = Arc::new(entry(1, 50, 10));
+    assert_eq!(rig.store.purge(&Purge::All, true), 1);
+    rig.store.promote((rig.hash(1), rig.begun()), &read, &held);
+    assert!(rig.in_memory(1).unwrap().is_marked_stale(), "marked between the read and this");
+    let held = rig.take(2, 50, 10);
+    rig.store(2, 20);
+    rig.store.promote((rig.hash(2), rig.begun()), &Arc::new(entry(2, 50, 10)), &held);
+    assert_eq!(rig.in_memory(2).unwrap().body.len(), 20);
+    rig.work();
+    assert_eq!(rig.store.purge(&Purge::All, false), 2, "of each two are one");
+}
+
+#[test]
+fn what_is_read_again_and_again_does_not_outlive_a_purge() {
+    let mut rig = Rig::new(1 << 20, 1 << 20);
+    for round in 0..2_000 {
+        let held = rig.take(1, 50 + round, 10);
+        let read = Arc::new(entry(1, 50 + round, 10));
+        let (store, hash, begun) = (Arc::clone(&rig.store), rig.hash(1), rig.begun());
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    // As of a request that has found the file before the purge, and counts it as known.
+                    let begun = Begun { purges: begun.purges + 1, ..begun };
+                    store.promote((hash, begun), &read, &held);
+                }
+            });
+            store.purge(&Purge::All, false);
+            is_over.store(true, Ordering::SeqCst);
+        });
+        assert!(rig.in_memory(1).is_none() && !rig.is_on_disk(1), "round {round}");
+    }
+}
+
+#[test]
+fn a_body_in_a_file_is_copied_once_at_a_time_and_not_too_often() {
+    let mut rig = Rig::new(1 << 20, 100 << 20);
+    (1..6).for_each(|number| drop(rig.take(number, 50, 5 << 20)));
+    assert!(!rig.validate(1, 109, 5 << 20), "it was written lately");
+    assert!(rig.validate(1, 110, 5 << 20));
+    assert!(!rig.validate(1, 110, 5 << 20), "it waits already");
+    assert!(rig.validate(2, 110, 5 << 20));
+    assert!(!rig.validate(3, 110, 5 << 20), "two wait");
+    assert_eq!(rig.jobs.0.lock().unwrap().len(), 2);
+    rig.work();
+    assert!(rig.validate(3, 110, 5 << 20));
+    assert!(!rig.validate(1, 169, 5 << 20) && rig.validate(1, 170, 5 << 20));
+    rig.work();
+    assert!(rig.take(6, 50, 10_000).received() == 50 && rig.validate(6, 51, 10_000), "a short one costs little");
+}
+
+#[test]
+fn room_for_long_bodies_and_a_lower_bound_are_made_by_all_shards() {
+    let mut rig = Rig::new(1 << 20, 8 << 20);
+    (0..1_000).for_each(|number| drop(rig.take(number, 50, 3_000)));
+    let shards = |rig: &Rig| {
+        let kept = (0..1_000).filter(|number| rig.is_on_disk(*number));
+        kept.map(|number| rig.hash(number) >> 32 & 63).collect::<std::collections::HashSet<_>>().len()
+    };
+    assert_eq!(shards(&rig), 64);
+    assert!((0..100).all(|_| rig.content().take_room(65_536)));
+    assert!(shards(&rig) > 40 && rig.content().entries() == 448, "{}", shards(&rig));
+    rig.content().set_max(7 << 20);
+    assert!(shards(&rig) > 24 && rig.content().entries() == 192, "{}", shards(&rig));
+}
+
+#[test]
+fn purges_count_for_files_that_are_not_found_yet_and_wait_for_them() {
+    let mut rig = Rig::new(1 << 20, 1 << 20);
+    let tag = |name: &str| Purge::Tag(name.as_bytes().to_vec());
+    for number in 0..500 {
+        rig.store.purge(&tag(&format!("other-{number}")), false);
+    }
+    let is_gone = Arc::new(Mutex::new(false));
+    let told = Arc::clone(&is_gone);
+    rig.store.when_gone(Box::new(move |all| *told.lock().unwrap() = all));
+    rig.work();
+    assert!(!*is_gone.lock().unwrap(), "there may be files that are not known");
+    rig.take(1, 50, 10);
+    rig.store.purge(&tag("t"), false);
+    let late = |rig: &Rig, number| {
+        let place = (FileName::new(&mut || 9_000 + number), 10, 500);
+        rig.content().adopt(&entry(number, 50, 0), place, &mut || 7)
+    };
+    assert!(!late(&rig, 2), "it is purged");
+    rig.content().end_first_scan();
+    rig.work();
+    assert!(*is_gone.lock().unwrap());
+    let mut rig = Rig::new(1 << 20, 1 << 20);
+    (0..4_097).for_each(|_| assert_eq!(rig.store.purge(&tag("other"), false), 0));
+    assert!(!late(&rig, 1), "not all of them are known");
+    rig.work();
 }

@@ -1,5 +1,6 @@
 //! What a person writes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -135,7 +136,7 @@ impl Settings for CacheSettings {
         }
         let cache = Cache {
             note: compiling.note(),
-            partition: partition(found.as_deref(), compiling),
+            partition: partition(found.as_deref(), &self.key, compiling),
             parameters,
             adds: adds.into(),
             rules,
@@ -212,10 +213,19 @@ fn check_disk(store: &CacheStore, body_max: u64, is_given: bool) -> Result<(), I
 
 /// The first part of the keys, of this filter of this route alone. In memory it stays with those that take its place in later plans. On disk
 /// it outlives the process, so that it follows from what the route is.
-fn partition(store: Option<&CacheStore>, compiling: &mut Compiling<'_>) -> u64 {
+/// Neither survives a change of what the key is made of: the same key would mean another response.
+fn partition(store: Option<&CacheStore>, key: &KeySettings, compiling: &mut Compiling<'_>) -> u64 {
+    let key = canonical(key);
     // For a disk, too: a filter keeps its place among those that keep something.
-    let number = *compiling.kept("partition", next_partition);
-    if store.is_some_and(|store| store.disk().is_some()) { compiling.stable_id() } else { number }
+    let number = *compiling.kept(&format!("partition {key}"), next_partition);
+    if store.is_some_and(|store| store.disk().is_some()) { compiling.stable_id(&key) } else { number }
+}
+
+/// The settings of a key as text, equal for those that make the same keys.
+fn canonical(key: &KeySettings) -> String {
+    let set = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
+    let adds: Vec<_> = key.add.iter().map(|text| text.expression.as_str()).collect();
+    format!("{:?} {:?} {adds:?}", set(&key.ignore), key.only.as_deref().map(set))
 }
 
 /// A number that no other filter of the process has.
@@ -249,4 +259,9 @@ fn ttl(written: Option<&Ordered<DurationText>>) -> Result<Ttl, Issue> {
         }
     }
     Ok(Ttl { by_status: by_status.into(), any })
+}
+
+#[cfg(test)]
+pub(super) fn canonical_of(key: serde_json::Value) -> String {
+    canonical(&serde_json::from_value(key).expect("settings"))
 }

@@ -11,7 +11,7 @@ use crate::cache::fresh::Rules;
 use crate::cache::key::{Parameters, write_url};
 use crate::cache::serve::strip_conditions;
 use crate::cache::validate::named;
-use crate::cache::{Begun, CacheStore, DiskAsk, Entry, Served, Waiter};
+use crate::cache::{Begun, CacheStore, DiskAsk, DiskRead, Entry, Served, Waiter};
 use crate::expression::{Condition, Value};
 use crate::filter::cached::{Fetch, Refresh, Told};
 use crate::filter::{Awaited, CacheStatus, EventCounter, Flow, Found, Need, RequestStep, Turn};
@@ -91,7 +91,17 @@ impl RequestStep for CacheStep {
             .notes
             .cached(self.0.note)
             .is_none_or(|cached| cached.waits < WAITS_MAX && cached.until.is_none_or(|until| turn.now < until));
-        let read = if let Found::Cached(read) = found { read } else { None };
+        let read = match found {
+            Found::Cached(DiskRead::Found(read)) => Some(read),
+            Found::Cached(DiskRead::Failed) => {
+                // A disk that hangs delays a request once.
+                if let Some(cached) = turn.notes.cached(self.0.note) {
+                    cached.reads = READS_MAX;
+                }
+                None
+            }
+            _ => None,
+        };
         self.look(head, turn, Looking { may_wait, read })
     }
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::super::testing::{Beside, World, request};
 use super::super::{Chain, Extent, Flow, Need, Notes, ResponseSource, ResponseView, Stage};
 use super::*;
-use crate::cache::CacheStore;
 use crate::cache::entry::testing::response;
+use crate::cache::{CacheStore, DiskContent, DiskJob, DiskJobs, DiskRead, FileName};
 use crate::map::Maps;
 
 fn chain_with(settings: Value, caches: &[Arc<CacheStore>]) -> Result<Chain, Vec<model::Issue>> {
@@ -232,4 +232,50 @@ fn settings_that_cannot_be_are_issues() {
     }
     assert!((ENTRY.check)(&json!({ "store": "anything" })).is_ok(), "caches are not known there");
     let _ = FieldName::new("a");
+}
+
+/// Does what is written at once, in no file.
+struct Written(Arc<DiskContent>);
+
+impl DiskJobs for Written {
+    fn submit(&self, (job, bytes): (DiskJob, u64)) {
+        if let DiskJob::Write { hash, entry, begun, .. } = job {
+            let place = (FileName::new(&mut || 1), entry.body.len(), 500);
+            assert!(self.0.written((hash, begun), &entry, place));
+        }
+        self.0.done(bytes);
+    }
+}
+
+#[test]
+fn a_disk_that_fails_is_asked_once_by_a_request() {
+    let disk = Some(model::cache::CacheDisk { path: "/cache".to_owned(), max: 1 << 30 });
+    // Nothing fits into memory.
+    let cache = model::cache::Cache { name: "pages".into(), memory: 600, disk };
+    let store = Arc::new(CacheStore::new(cache, None));
+    let content = Arc::clone(store.disk().unwrap().content());
+    content.set_max(1 << 30);
+    content.attach(|| Box::new(Written(Arc::clone(&content))));
+    let chain = chain_with(json!({ "store": "pages" }), &[store]).unwrap();
+    assert_eq!(exchange(&chain, 100, &[], FRESH), Flow::Continue);
+    for (read, asks_again) in [(DiskRead::Gone, true), (DiskRead::Failed, false)] {
+        let (world, mut beside) = (World::new(), beside_at(101));
+        let mut head = request("GET", "/", &[]);
+        let asks = |flow: Flow| matches!(flow, Flow::Need(Need::Cached(_)));
+        assert!(asks(chain.on_request(&mut head, &mut beside.turn(&world.facts()))));
+        let found = super::super::Found::Cached(read);
+        assert_eq!(asks(chain.resume(&mut 0, found, &mut head, &mut beside.turn(&world.facts()))), asks_again);
+    }
+}
+
+#[test]
+fn keys_that_are_made_of_the_same_have_the_same_settings() {
+    let told = |settings: Value| super::settings::canonical_of(settings);
+    assert_eq!(told(json!({ "ignore": ["a", "b"] })), told(json!({ "ignore": ["b", "a", "a"] })));
+    assert_ne!(told(json!({ "ignore": ["a"] })), told(json!({})));
+    assert_ne!(told(json!({ "only": [] })), told(json!({})));
+    assert_ne!(
+        told(json!({ "add": [{ "expression": "a" }, { "expression": "b" }] })),
+        told(json!({ "add": [{ "expression": "b" }, { "expression": "a" }] }))
+    );
 }

@@ -414,3 +414,27 @@ fn what_is_wrong_in_a_choice_of_clusters_is_reported_with_its_place() {
         ]
     );
 }
+
+#[test]
+fn a_route_that_is_asked_for_something_else_does_not_take_over_files() {
+    let with = |host: &str, cluster: &str| {
+        let changed = changed(|_, routes, _| {
+            let filters = vec![FilterUse {
+                name: "cache".into(),
+                settings: json!({ "store": "a" }),
+                when: None,
+                calls: Vec::new(),
+            }];
+            routes[0] = Route { filters, ..route("to-a", for_host(host), cluster) };
+        });
+        let disk = Some(model::cache::CacheDisk { path: "/cache".to_owned(), max: 1 << 30 });
+        let caches = vec![Arc::new(model::cache::Cache { name: "a".into(), memory: 1 << 20, disk })];
+        Arc::new(Snapshot { caches, ..(*changed).clone() })
+    };
+    let before = compiled(with("a.com", "a"), None);
+    let is_kept = |host, cluster| {
+        let after = compiled(with(host, cluster), Some(&before));
+        Arc::ptr_eq(&before.routes[0].chain, &after.routes[0].chain)
+    };
+    assert_eq!([is_kept("a.com", "a"), is_kept("b.com", "a"), is_kept("a.com", "b")], [true, false, false]);
+}
