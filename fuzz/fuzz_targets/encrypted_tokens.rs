@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use plan::jose::{DecryptionKeys, Encrypted};
 
-/// Shared secrets and a curve, for which nothing was encrypted here.
+/// Shared secrets and a curve, for which nothing was encrypted here: none is that of an example in the seeds.
 const KEYS: &str = r#"{"keys":[
     {"kty":"oct","kid":"s","k":"VGhpcyBzZWNyZXQgaGFzIDMyIGJ5dGVzLCBubyBtb3I"},
-    {"kty":"oct","kid":"t","k":"GawgguFyGrWKav7AX4VKUg"},
+    {"kty":"oct","kid":"t","k":"HawgguFyGrWKav7AX4VKUg"},
     {"kty":"EC","kid":"e","crv":"P-256","x":"weNJy2HscCSM6AEDTDg04biOvhFhyyWvOHQfeF_PxMQ",
      "y":"e8lnCO-AlStT-NJVX-crhB7QRYhiix03illJOVAOyck","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw"}]}"#;
 
