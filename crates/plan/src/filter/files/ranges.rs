@@ -20,7 +20,7 @@ pub enum Asked {
 /// for more bytes than there are, as overlapping ranges do, is ignored (RFC 9110 sections 14.2 and 17.15).
 pub fn asked(value: &[u8], length: u64) -> Asked {
     let Some(list) = of_bytes(value) else { return Asked::Whole };
-    let (mut parts, mut count, mut bytes) = (Vec::new(), 0, 0_u64);
+    let (mut parts, mut count, mut bytes) = (Vec::new(), 0, 0_u128);
     for spec in list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|spec| !spec.is_empty()) {
         count += 1;
         let Some(range) = one(spec, length) else { return Asked::Whole };
@@ -28,14 +28,14 @@ pub fn asked(value: &[u8], length: u64) -> Asked {
             return Asked::Whole;
         }
         if !range.is_empty() {
-            bytes = bytes.saturating_add(range.end - range.start);
+            bytes += u128::from(range.end - range.start);
             parts.push(range);
         }
     }
     match parts.len() {
         _ if count == 0 => Asked::Whole,
         0 => Asked::Unsatisfiable,
-        2.. if bytes > length => Asked::Whole,
+        2.. if bytes > u128::from(length) => Asked::Whole,
         _ => Asked::Parts(parts),
     }
 }
