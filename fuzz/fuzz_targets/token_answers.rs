@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 static INTROSPECTION: LazyLock<Chain> = LazyLock::new(|| {
     let file = json!({ "name": "file", "text": "client:secret" });
     let settings = json!({
-        "cluster": "login", "path": "/i", "credentials_file": file, "cache_time": "0s", "claim_headers": { "x-user": "sub" },
+        "cluster": "login", "path": "/i", "credentials_file": file, "cache_time": "1ms", "claim_headers": { "x-user": "sub" },
     });
     chain("introspection", settings)
 });
