@@ -434,7 +434,7 @@ fn what_a_real_service_says_beside_its_verdict_reaches_fields_conditions_and_the
     };
     events("failed", 0.0);
     events("metadata_too_large", 1.0);
-    until("the log has both that the service has told of", || {
+    until("the log has both that the service has sent", || {
         let text = std::fs::read_to_string(product.folder().join("red.json")).unwrap_or_default();
         (text.lines().count() == 2).then_some(())
     });

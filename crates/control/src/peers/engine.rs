@@ -154,10 +154,10 @@ impl Engine {
         let acknowledged = self.receivers.values().map(|(position, _)| *position);
         let positions: Vec<u64> = acknowledged.chain(self.sending.values().copied()).collect();
         for table in &self.tables {
-            let mut parts = Parts::new(table);
+            let mut parts = Parts::new(table.name().as_str(), table.fingerprint());
             table.drain(&mut |change| {
                 let Change { key, is_reset, is_all, values } = change;
-                parts.add(&Record { key: &key, is_reset, is_all, idle: 0, values });
+                parts.add(|out| Record { key: &key, is_reset, is_all, idle: 0, values }.write(out));
             });
             parts.finish().into_iter().for_each(|blocks| self.journal.push(at, blocks, &positions));
         }
@@ -248,10 +248,12 @@ impl Engine {
         self.drain(now);
         let mut frames = Vec::new();
         for table in &self.tables {
-            let mut parts = Parts::new(table);
+            let mut parts = Parts::new(table.name().as_str(), table.fingerprint());
             // An empty block says that the table is here, and has nothing.
             parts.flush();
-            table.totals(now, |key, idle, values| parts.add(&Record { key, idle, values, ..Record::default() }));
+            table.totals(now, |key, idle, values| {
+                parts.add(|out| Record { key, idle, values, ..Record::default() }.write(out))
+            });
             for blocks in parts.finish() {
                 let mut frame = Vec::with_capacity(blocks.len() + 8);
                 write(&Frame::State(&blocks), &mut frame);

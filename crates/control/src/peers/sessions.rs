@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use plan::{Moment, Plan, SessionCopy, SharedSessions, session_age};
 use wire::peers::{
-    Block, Blocks, Frame, KNOWN_MAX, NAME_BYTES_MAX, Records, SessionRecord, Sessions as Written, write, write_block,
+    Block, Blocks, Frame, KNOWN_MAX, NAME_BYTES_MAX, Records, SessionRecord, Sessions as Written, write,
 };
 
-use super::parts::PART_BYTES;
+use super::parts::Parts;
 use super::standing::Figures;
 
 /// Bytes that are kept for peers that do not have them yet.
@@ -85,38 +85,14 @@ fn moment(now: Instant) -> Moment {
     Moment { now, unix: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() }
 }
 
-/// Blocks of one table, none too long.
-struct Parts<'a> {
-    table: &'a SharedSessions,
-    records: Vec<u8>,
-    done: Vec<Vec<u8>>,
-    count: u64,
-}
-
-impl<'a> Parts<'a> {
-    fn new(table: &'a SharedSessions) -> Self {
-        Self { table, records: Vec::new(), done: Vec::new(), count: 0 }
-    }
-
-    fn add(&mut self, copy: SessionCopy) {
-        let SessionCopy { key, endpoint, stamp, age } = copy;
-        SessionRecord { key, endpoint, stamp, age }.write(&mut self.records);
-        self.count += 1;
-        if self.records.len() >= PART_BYTES {
-            self.flush();
-        }
-    }
-
-    fn flush(&mut self) {
-        if self.records.is_empty() {
-            return;
-        }
-        let mut blocks = Vec::with_capacity(self.records.len() + 80);
-        let (table, fingerprint) = (self.table.name(), self.table.fingerprint());
-        write_block(&Block { table, fingerprint, records: &self.records }, &mut blocks);
-        self.records.clear();
-        self.done.push(blocks);
-    }
+/// Records of the sessions that `each` passes on, in blocks, and how many there are.
+fn parts(table: &SharedSessions, each: impl FnOnce(&mut dyn FnMut(SessionCopy))) -> (Vec<Vec<u8>>, u64) {
+    let (mut parts, mut count) = (Parts::new(table.name(), table.fingerprint()), 0);
+    each(&mut |SessionCopy { key, endpoint, stamp, age }| {
+        count += 1;
+        parts.add(|out| SessionRecord { key, endpoint, stamp, age }.write(out));
+    });
+    (parts.finish(), count)
 }
 
 impl Sessions {
@@ -149,10 +125,8 @@ impl Sessions {
     pub(crate) fn drain(&mut self, now: Instant) -> bool {
         let (at, before) = (moment(now), self.head);
         for table in &self.tables {
-            let mut parts = Parts::new(table);
-            table.drain(at, &mut |copy| parts.add(copy));
-            parts.flush();
-            for blocks in parts.done {
+            let (parts, _) = parts(table, |each| table.drain(at, each));
+            for blocks in parts {
                 self.head += 1;
                 self.bytes += blocks.len();
                 self.kept.push_back(Kept { number: self.head, at: now, blocks });
@@ -224,11 +198,9 @@ impl Sessions {
         self.head = self.head.max(1);
         let mut frames = Vec::new();
         for table in &self.tables {
-            let mut parts = Parts::new(table);
-            table.copies(moment(now), &mut |copy| parts.add(copy));
-            parts.flush();
-            self.figures.sent += parts.count;
-            frames.extend(parts.done.iter().map(|blocks| frame(&Written { number: 0, age: 0, blocks })));
+            let (parts, count) = parts(table, |each| table.copies(moment(now), each));
+            self.figures.sent += count;
+            frames.extend(parts.iter().map(|blocks| frame(&Written { number: 0, age: 0, blocks })));
         }
         frames.push(frame(&Written { number: self.head, age: 0, blocks: &[] }));
         (frames, Cursor::After(self.head))

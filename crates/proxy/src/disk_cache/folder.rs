@@ -26,7 +26,7 @@ const WITHIN: u64 = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RE
 pub(super) struct Folder(File);
 
 /// A file that is being written. It goes when this is dropped before [`Self::keep`], and with the process: it has a lock, by which others
-/// see that somebody writes it.
+/// see that it is being written.
 pub(super) struct Written {
     pub file: File,
     folder: File,

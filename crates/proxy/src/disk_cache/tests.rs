@@ -45,7 +45,7 @@ fn a_file_is_found_when_it_is_whole_and_only_its_user_reads_it() {
     assert!(folder.read(name(1)).is_err(), "it has no name yet");
     let part = folder.part("01").expect("it is there");
     let temporary = folder::names(&part).expect("they can be read").next().expect("one");
-    assert!(!folder::is_abandoned(&part, &temporary), "somebody writes it");
+    assert!(!folder::is_abandoned(&part, &temporary), "it is being written");
     written.keep().expect("it is named");
     let told = folder.read(name(1)).expect("it is there").metadata().expect("it is open");
     assert_eq!((told.len(), told.permissions().mode() & 0o777), (5, 0o600));
@@ -124,7 +124,7 @@ fn links_are_not_followed() {
     let folder = Folder::make(at.path().to_str().expect("text")).expect("it is there");
     symlink(outside.path(), at.path().join("03")).expect("it is made");
     assert!(folder.part("03").is_none() && folder.read(name(3)).is_err() && folder.write(name(3)).is_err());
-    assert!(folder.remove(name(3)).is_err(), "it is told");
+    assert!(folder.remove(name(3)).is_err(), "the failure is returned");
     assert!(folder.change(name(3), 0, b"x").is_err());
     std::fs::create_dir(at.path().join("04")).expect("it is made");
     let target = outside.path().join(name(3).to_string());

@@ -88,7 +88,7 @@ impl Writer<'_> {
             DiskJob::Write { hash, entry, begun, copy: _copy } => {
                 self.write(&entry).and_then(|(mut written, header_len)| {
                     let lengths = (entry.body.len(), chunks::file_len(header_len, entry.body.len()));
-                    self.publish(&mut written, lengths, |place| content.written((hash, begun), &entry, place))
+                    self.publish(&mut written, lengths, |place| content.insert((hash, begun), &entry, place))
                 })
             }
             DiskJob::Begin { number, entry } => self.begin(entry).map(|begun| drop(self.files.insert(number, begun))),
@@ -157,7 +157,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The folder, which is made again if somebody has removed it.
+    /// The folder, which is made again if it was removed.
     fn folder(&self) -> io::Result<Folder> {
         Folder::open(self.path).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => Folder::make(self.path),
@@ -192,7 +192,7 @@ impl Writer<'_> {
         let header = header(&entry, layout.body_len, layout.nonce)?;
         written.file.write_all_at(&header, 0)?;
         let lengths = (layout.body_len, chunks::file_len(layout.header_len, layout.body_len));
-        self.publish(&mut written, lengths, |place| content.written((hash, asked), &entry, place))
+        self.publish(&mut written, lengths, |place| content.insert((hash, asked), &entry, place))
     }
 
     /// Writes a response whose body is there, in memory or in another file.

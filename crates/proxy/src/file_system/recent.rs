@@ -46,10 +46,11 @@ struct Entry {
 /// Returns a file that was read a moment ago and has not changed since.
 pub(super) fn find(ask: &FileAsk) -> Option<FileFound> {
     RECENT.with_borrow_mut(|recent| {
-        recent.make_room(Instant::now());
+        let now = Instant::now();
+        recent.make_room(now);
         let entry = recent.files.get(&address(&ask.root))?.get(&ask.path)?;
         let is_same = || sys::identity_now(&entry.whole).is_ok_and(|identity| identity == entry.identity);
-        (ask.codings.is_empty() && entry.at.elapsed() < VALID && is_same())
+        (ask.codings.is_empty() && now - entry.at < VALID && is_same())
             .then(|| FileFound::File(Box::new(entry.file.clone())))
     })
 }

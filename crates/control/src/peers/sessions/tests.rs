@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use wire::peers::write_block;
+
 use super::*;
 use crate::loader::without_names;
 

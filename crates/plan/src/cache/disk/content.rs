@@ -206,16 +206,6 @@ impl DiskContent {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Takes a file into the index, which was just written. `false`: its response is void by now, and the file must go.
-    pub fn written(
-        &self,
-        (hash, begun): (u64, Begun),
-        entry: &Entry,
-        (name, body_len, file_len): (FileName, u64, u64),
-    ) -> bool {
-        self.insert((hash, begun), entry, (name, body_len, file_len))
-    }
-
     /// Takes a file into the index that was found in the folder. `false`: it is void, older than what is known, or too large, and must go.
     pub fn adopt(
         &self,
@@ -234,7 +224,8 @@ impl DiskContent {
         }
     }
 
-    fn insert(
+    /// Takes a file into the index, which was just written. `false`: its response is void by now, or too large, and the file must go.
+    pub fn insert(
         &self,
         (hash, begun): (u64, Begun),
         entry: &Entry,

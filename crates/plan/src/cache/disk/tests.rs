@@ -66,7 +66,7 @@ impl Rig {
                         self.next += 1;
                         let name = FileName::new(&mut || self.next);
                         let place = (name, entry.body.len(), entry.body.len() + 500);
-                        if !self.content().written((hash, begun), &entry, place) {
+                        if !self.content().insert((hash, begun), &entry, place) {
                             gone.push(name);
                         }
                     }
@@ -233,7 +233,7 @@ impl Rig {
         self.next += 1;
         let next = self.next;
         let place = (FileName::new(&mut || next), body_len, body_len + 500);
-        assert!(self.content().written((self.hash(number), self.begun()), &entry(number, received, 0), place));
+        assert!(self.content().insert((self.hash(number), self.begun()), &entry(number, received, 0), place));
         self.content().find((self.hash(number), &key(number)), &fields(&[])).unwrap()
     }
 

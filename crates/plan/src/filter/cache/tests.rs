@@ -241,7 +241,7 @@ impl DiskJobs for Written {
     fn submit(&self, (job, bytes): (DiskJob, u64)) {
         if let DiskJob::Write { hash, entry, begun, .. } = job {
             let place = (FileName::new(&mut || 1), entry.body.len(), 500);
-            assert!(self.0.written((hash, begun), &entry, place));
+            assert!(self.0.insert((hash, begun), &entry, place));
         }
         self.0.done(bytes);
     }
