@@ -103,6 +103,11 @@ fn would_wait(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL))
 }
 
+/// Whether files may stay open that are not sent: less than half of those that may be open are.
+fn has_descriptors() -> bool {
+    OPEN.load(Ordering::Relaxed) < open_max() / 2
+}
+
 fn open_max() -> usize {
     static MAX: OnceLock<usize> = OnceLock::new();
     *MAX.get_or_init(|| {

@@ -129,11 +129,11 @@ fn a_file_that_was_read_a_moment_ago_is_kept_and_a_change_of_it_is_seen_at_once(
         find(ask);
         find_now(ask).map(word).unwrap_or_default()
     };
-    let before = recent::count();
-    assert_eq!((now(&page), recent::count() - before), ("page".to_owned(), 0), "it may be changed in the same tick");
+    let before = recent::counts().0;
+    assert_eq!((now(&page), recent::counts().0 - before), ("page".to_owned(), 0), "it may be changed in the same tick");
     std::thread::sleep(Duration::from_millis(150));
     assert_eq!([&index, &page, &missing].map(now), ["home", "page", "home"]);
-    assert_eq!(recent::count() - before, 2, "what stands for others is not kept");
+    assert_eq!(recent::counts().0 - before, 2, "what stands for others is not kept");
     assert_eq!([&index, &page].map(now), ["home", "page"]);
     // The same length, in the same place.
     site.write("sub/page.html", b"gape");
@@ -221,4 +221,37 @@ fn a_large_file_stays_open_and_keeps_its_bytes_when_another_takes_its_name() {
     assert_eq!(content.read_at(&mut room, 40_000).expect("it is read"), 10);
     assert_eq!(room, [b'a'; 10]);
     assert_eq!(content.read_at(&mut room, file.length).expect("it is the end"), 0);
+}
+
+#[test]
+fn a_large_file_that_was_sent_a_moment_ago_stays_open_for_about_a_second_without_further_requests() {
+    let site = Site::new("open");
+    site.write("large", &vec![b'a'; REPLAY_BYTES_MAX + 1]);
+    let ask = site.ask("large", plain);
+    std::thread::sleep(Duration::from_millis(150));
+    let first = || {
+        let found = find_now(&ask).unwrap_or_else(|| find(&ask));
+        let FileFound::File(file) = found else { return 0 };
+        let mut room = [0];
+        file.content.as_ref().expect("it is open").read_at(&mut room, 0).expect("it is read");
+        room[0]
+    };
+    let open = || recent::counts().1;
+    assert_eq!((first(), open()), (b'a', 0), "nobody would close it in time");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    runtime.block_on(async {
+        if find_now(&ask).is_none() {
+            return; // The file system cannot say what is in memory.
+        }
+        assert_eq!((first(), open()), (b'a', 1));
+        site.write("large", &vec![b'b'; REPLAY_BYTES_MAX + 1]);
+        assert_eq!(first(), b'b', "a change is seen at once");
+        std::fs::remove_file(site.root().join("large")).expect("it is there");
+        assert_eq!(first(), 0);
+        let begin = Instant::now();
+        while open() > 0 {
+            assert!(begin.elapsed() < Duration::from_secs(30), "it is closed");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
 }
