@@ -4,6 +4,7 @@ mod accept;
 mod coders;
 mod engine;
 mod gzip;
+mod kept;
 #[cfg(test)]
 mod tests;
 mod whole;
@@ -16,8 +17,9 @@ use super::coding::{self, Names};
 use super::media_types::Types;
 use super::settings::{Settings, SizeText};
 use super::{Compiling, Extent, FilterEntry, Rank, ResponseBodyStep, ResponseView, Stage, Steps, Turn};
-use coders::{BodyCoder, Kind};
+use coders::BodyCoder;
 use engine::Algorithm;
+use kept::Kind;
 
 pub(super) const ENTRY: FilterEntry = FilterEntry::of::<Compress>("compress", DOC);
 
@@ -45,8 +47,8 @@ earlier filters have left in the request: one that removes it turns compression 
 
 Higher levels cost more time, and with brotli much more memory. While a response is in progress, its encoder holds up to 0.4 MiB (gzip),
 2 MiB (zstd to level 4: 3.3, to level 19: 4) or 1.1 MiB (brotli to level 3; level 4: 1.8, 6: 4, 9: 35, 11: 14). Each worker keeps up to four
-gzip and four zstd encoders for reuse. With gzip, a body of up to 128 KiB whose length is known is collected and compressed at its end, which
-takes a fifth less time; it holds no more memory than its length.
+gzip and four zstd encoders for reuse. A body of up to 128 KiB whose length is known is collected and compressed at its end, which takes less
+time. Until then it holds no more memory than its length.
 
 If a page contains a secret and repeats part of the request, the secret can be guessed from the compressed length (BREACH). Exclude such
 pages with `when`, or mask the secret in the application.

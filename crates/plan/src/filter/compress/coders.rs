@@ -1,60 +1,17 @@
-//! Coders of bodies over the engines, and a few engines that each worker keeps.
-//!
-//! A worker keeps engines of bodies that are over: allocating and filling the tables of one costs more than coding 10 kB. Brotli's are
-//! not kept, because they cannot be reset; the allocator keeps their memory.
+//! Coders of bodies over the engines.
 
-use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
 use model::{FieldName, Fields};
 
 use super::super::{BadBody, Coded, Coder, Turning};
-use super::engine::{Algorithm, Engine, ROOM_MIN};
-use super::whole::WholeGzip;
+use super::engine::{Engine, ROOM_MIN};
+use super::kept::{self, Kind};
+use super::whole::Whole;
 
 #[cfg(test)]
 mod tests;
-
-/// Engines of one algorithm and level that a worker keeps.
-const KEPT_OF_A_KIND_MAX: usize = 4;
-/// Engines that a worker keeps, for routes with different levels.
-const KEPT_MAX: usize = 12;
-
-thread_local! {
-    static KEPT: RefCell<Vec<(Kind, Engine)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Engines of one kind stand in for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
-    pub(super) algorithm: Algorithm,
-    pub(super) level: u8,
-}
-
-fn take(kind: Kind) -> Option<Engine> {
-    let take = |kept: &RefCell<Vec<(Kind, Engine)>>| {
-        let mut kept = kept.try_borrow_mut().ok()?;
-        let place = kept.iter().position(|(other, _)| *other == kind)?;
-        Some(kept.remove(place).1)
-    };
-    KEPT.try_with(take).ok().flatten()
-}
-
-fn keep(kind: Kind, engine: Engine) {
-    // A thread that ends keeps nothing.
-    let _ = KEPT.try_with(|kept| {
-        let Ok(mut kept) = kept.try_borrow_mut() else { return };
-        let alike = kept.iter().filter(|(other, _)| *other == kind).count();
-        if alike < KEPT_OF_A_KIND_MAX {
-            // The oldest goes: its level may be one that no route has any more.
-            if kept.len() == KEPT_MAX {
-                kept.remove(0);
-            }
-            kept.push((kind, engine));
-        }
-    });
-}
 
 /// What the engine has been brought to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,12 +39,10 @@ pub(super) struct BodyCoder {
 impl BodyCoder {
     /// Begins with a body of this length, if it is known. Fields of `digests` do not pass as trailers. `None` if there is no memory.
     pub(super) fn new(kind: Kind, length: Option<u64>, digests: &Arc<[FieldName]>) -> Option<Self> {
-        let is_gzip = kind.algorithm == Algorithm::Gzip;
-        let whole = is_gzip.then(|| WholeGzip::new(kind.level, length)).flatten().map(Engine::WholeGzip);
-        let mut engine = whole.or_else(|| take(kind)).or_else(|| Engine::new(kind.algorithm, kind.level))?;
-        if !engine.begin(length) {
-            return None;
-        }
+        let engine = match Whole::new(kind, length) {
+            Some(whole) => Engine::Whole(whole),
+            None => kept::take(kind, length)?,
+        };
         let (settled, spill) = (Settled::Flushed, [0; ROOM_MIN]);
         Some(Self { kind, engine: Some(engine), settled, spill, spilled: 0..0, digests: digests.clone() })
     }
@@ -156,8 +111,8 @@ impl Coder for BodyCoder {
 
 impl Drop for BodyCoder {
     fn drop(&mut self) {
-        if let Some(engine) = self.engine.take().filter(Engine::is_reusable) {
-            keep(self.kind, engine);
+        if let Some(engine) = self.engine.take() {
+            kept::keep(self.kind, engine);
         }
     }
 }

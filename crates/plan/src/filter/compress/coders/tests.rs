@@ -4,6 +4,8 @@ use std::io::Read;
 
 use proptest::prelude::*;
 
+use super::super::engine::Algorithm;
+use super::super::kept::KEPT_MAX;
 use super::*;
 
 const KINDS: [(Algorithm, [u8; 3]); 3] =
@@ -154,7 +156,7 @@ fn the_tables_of_zstd_stay_within_4_mib_at_every_level() {
 
 #[test]
 fn a_worker_keeps_few_engines_and_they_begin_anew() {
-    let count = |kind: Kind| KEPT.with_borrow(|kept| kept.iter().filter(|(other, _)| *other == kind).count());
+    let count = |kind: Kind| kept::counts(kind).0;
     for (algorithm, kept) in [(Algorithm::Gzip, 4), (Algorithm::Zstd, 4), (Algorithm::Br, 0)] {
         let kind = Kind { algorithm, level: 4 };
         let mut all: Vec<_> = (0..20).map(|_| coder(kind, None)).collect();
@@ -164,8 +166,7 @@ fn a_worker_keeps_few_engines_and_they_begin_anew() {
         }
         drop(all);
         assert_eq!(count(kind), kept);
-        // gzip of a known length is not streamed.
-        let mut next = coder(kind, (algorithm != Algorithm::Gzip).then_some(5));
+        let mut next = coder(kind, None);
         let out = feed(&mut next, b"hello", Turning::End, &mut std::iter::repeat(100));
         assert_eq!(decoded(algorithm, &out), b"hello");
         assert_eq!(count(kind), kept.max(1) - 1);
@@ -173,7 +174,7 @@ fn a_worker_keeps_few_engines_and_they_begin_anew() {
     for level in 1..=9 {
         drop((0..4).map(|_| coder(Kind { algorithm: Algorithm::Gzip, level }, None)).collect::<Vec<_>>());
     }
-    assert_eq!(KEPT.with_borrow(Vec::len), KEPT_MAX);
+    assert_eq!(kept::counts(Kind { algorithm: Algorithm::Gzip, level: 1 }).1, KEPT_MAX);
 }
 
 #[test]
@@ -224,26 +225,46 @@ fn gzip_of_a_short_body_of_known_length_is_about_as_small_as_streamed() {
 }
 
 #[test]
-fn gzip_collects_short_bodies_of_known_length_only() {
-    let is_whole = |level, length| {
-        matches!(coder(Kind { algorithm: Algorithm::Gzip, level }, length).engine, Some(Engine::WholeGzip(_)))
-    };
-    assert!(is_whole(2, Some(0)) && is_whole(9, Some(128 << 10)));
-    assert!(!is_whole(5, None) && !is_whole(5, Some((128 << 10) + 1)) && !is_whole(1, Some(1_000)));
+fn short_bodies_of_known_length_are_collected() {
+    for (algorithm, [low, _, high]) in KINDS {
+        let is_whole =
+            |level, length| matches!(coder(Kind { algorithm, level }, length).engine, Some(Engine::Whole(_)));
+        assert!(is_whole(low, Some(0)) && is_whole(high, Some(128 << 10)));
+        assert!(!is_whole(low, None) && !is_whole(high, Some((128 << 10) + 1)));
+    }
 }
 
 #[test]
-fn gzip_of_a_body_that_is_flushed_or_too_long_after_all_is_streamed() {
+fn bodies_that_are_collected_use_one_engine_one_after_the_other() {
+    for (algorithm, engines) in [(Algorithm::Gzip, 1), (Algorithm::Zstd, 1), (Algorithm::Br, 0)] {
+        let kind = Kind { algorithm, level: 1 };
+        let body = lines(50_000);
+        let mut all: Vec<_> = (0..20).map(|_| coder(kind, Some(50_000))).collect();
+        for coder in &mut all {
+            assert!(feed(coder, &body[..30_000], Turning::More, &mut std::iter::repeat(100)).is_empty());
+        }
+        for coder in &mut all {
+            let out = feed(coder, &body[30_000..], Turning::End, &mut std::iter::repeat(1_000));
+            assert_eq!(decoded(algorithm, &out), body);
+        }
+        assert_eq!(kept::counts(kind).0, engines, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_body_that_is_flushed_or_too_long_after_all_is_streamed() {
     let body = lines(90_000);
-    for room in [64, 65, 1_000, 20_000] {
-        let mut coder = coder(Kind { algorithm: Algorithm::Gzip, level: 5 }, Some(60_000));
-        let mut rooms = std::iter::repeat(room);
-        assert!(feed(&mut coder, &body[..50_000], Turning::More, &mut rooms).is_empty(), "it is collected");
-        let mut out = feed(&mut coder, &body[50_000..55_000], Turning::Flush, &mut rooms);
-        assert_eq!(decoded(Algorithm::Gzip, &out), &body[..55_000]);
-        out.extend(feed(&mut coder, &body[55_000..], Turning::End, &mut rooms));
-        assert_eq!(decoded(Algorithm::Gzip, &out), body);
-        assert!(is_whole(Algorithm::Gzip, &out));
+    for (algorithm, levels) in KINDS {
+        for room in [64, 65, 1_000, 20_000] {
+            let mut coder = coder(Kind { algorithm, level: levels[1] }, Some(60_000));
+            let mut rooms = std::iter::repeat(room);
+            assert!(feed(&mut coder, &body[..50_000], Turning::More, &mut rooms).is_empty(), "it is collected");
+            let mut out = feed(&mut coder, &body[50_000..55_000], Turning::Flush, &mut rooms);
+            assert_eq!(decoded(algorithm, &out), &body[..55_000]);
+            out.extend(feed(&mut coder, &body[55_000..], Turning::End, &mut rooms));
+            assert_eq!(decoded(algorithm, &out), body);
+            assert!(is_whole(algorithm, &out));
+        }
     }
 }
 
