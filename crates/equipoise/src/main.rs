@@ -36,6 +36,7 @@ static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
     memory::take_small_pages();
+    memory::keep_freed_tables();
     if upgrade::is_to_follow() {
         // The process before carries traffic on the same cores.
         limits::take_long_turns(true);
