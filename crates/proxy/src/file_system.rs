@@ -103,7 +103,8 @@ fn would_wait(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL))
 }
 
-/// Whether files may stay open that are not sent: less than half of those that may be open are.
+/// Whether files may stay open that are not sent: less than half of those that may be open are. Those that are sent must not be refused for
+/// them.
 fn has_descriptors() -> bool {
     OPEN.load(Ordering::Relaxed) < open_max() / 2
 }
@@ -285,6 +286,7 @@ impl Below<'_> {
         let found = self.read(file, &told, (path, None))?;
         if self.is_now
             && let FileFound::File(file) = &found
+            && (file.content.is_none() || has_descriptors())
         {
             recent::keep(ask, path, (file, &told));
         }

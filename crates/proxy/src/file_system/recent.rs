@@ -93,8 +93,7 @@ pub(super) fn keep(ask: &FileAsk, path: &[u8], (file, told): (&OpenedFile, &Meta
 impl Recent {
     fn has_room(&self, entry: &Entry) -> bool {
         let has_room = self.count < FILES_MAX && self.bytes + entry.bytes() <= BYTES_MAX;
-        // Those that are sent go first: they must not be refused for those that may be asked for again.
-        has_room && (!entry.is_open() || self.open < OPEN_MAX && super::has_descriptors())
+        has_room && (!entry.is_open() || self.open < OPEN_MAX)
     }
 
     fn insert(&mut self, ask: &FileAsk, entry: Entry) {

@@ -24,11 +24,17 @@ enum Settled {
     Ended,
 }
 
+/// How a body is coded.
+enum Way {
+    Streamed(Engine),
+    Whole(Whole),
+}
+
 /// Codes one body.
 pub(super) struct BodyCoder {
     kind: Kind,
     /// Always there before it is dropped.
-    engine: Option<Engine>,
+    way: Option<Way>,
     settled: Settled,
     /// What was written while the room was smaller than an engine needs.
     spill: [u8; ROOM_MIN],
@@ -39,12 +45,12 @@ pub(super) struct BodyCoder {
 impl BodyCoder {
     /// Begins with a body of this length, if it is known. Fields of `digests` do not pass as trailers. `None` if there is no memory.
     pub(super) fn new(kind: Kind, length: Option<u64>, digests: &Arc<[FieldName]>) -> Option<Self> {
-        let engine = match Whole::new(kind, length) {
-            Some(whole) => Engine::Whole(whole),
-            None => kept::take(kind, length)?,
+        let way = match Whole::new(kind, length) {
+            Some(whole) => Way::Whole(whole),
+            None => Way::Streamed(kept::take(kind, length)?),
         };
         let (settled, spill) = (Settled::Flushed, [0; ROOM_MIN]);
-        Some(Self { kind, engine: Some(engine), settled, spill, spilled: 0..0, digests: digests.clone() })
+        Some(Self { kind, way: Some(way), settled, spill, spilled: 0..0, digests: digests.clone() })
     }
 
     fn is_done(&self, input: &[u8], turning: Turning) -> bool {
@@ -66,14 +72,24 @@ impl BodyCoder {
     }
 
     fn run(&mut self, input: &[u8], room: &mut [u8], turning: Turning) -> Result<Coded, BadBody> {
-        let engine = self.engine.as_mut().ok_or(BadBody::Malformed)?;
+        let way = self.way.as_mut().ok_or(BadBody::Malformed)?;
         if room.len() >= ROOM_MIN {
-            return engine.code(input, room, turning);
+            return way.code(input, room, turning);
         }
-        let mut coded = engine.code(input, &mut self.spill, turning)?;
+        let mut coded = way.code(input, &mut self.spill, turning)?;
         self.spilled = 0..coded.written;
         coded.written = self.pour(room);
         Ok(coded)
+    }
+}
+
+impl Way {
+    /// As [`Coder::code`], with room for at least [`ROOM_MIN`] bytes.
+    fn code(&mut self, input: &[u8], room: &mut [u8], turning: Turning) -> Result<Coded, BadBody> {
+        match self {
+            Self::Streamed(engine) => engine.code(input, room, turning),
+            Self::Whole(whole) => whole.code(input, room, turning),
+        }
     }
 }
 
@@ -111,7 +127,7 @@ impl Coder for BodyCoder {
 
 impl Drop for BodyCoder {
     fn drop(&mut self) {
-        if let Some(engine) = self.engine.take() {
+        if let Some(Way::Streamed(engine)) = self.way.take() {
             kept::keep(self.kind, engine);
         }
     }

@@ -14,7 +14,6 @@ use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 use super::super::{BadBody, Coded, Turning};
 use super::gzip;
 pub(super) use super::gzip::ROOM_MIN;
-use super::whole::Whole;
 
 const BROTLI_WINDOW_BITS: u8 = 18;
 /// Beyond this, brotli chooses tables of several MiB.
@@ -51,8 +50,6 @@ impl Algorithm {
 /// What codes one body.
 pub(super) enum Engine {
     Gzip(Compress),
-    /// Made for each body. What codes it at its end is another of these, or libdeflate.
-    Whole(Whole),
     Zstd(CCtx<'static>),
     /// Made for each body, at this level.
     Br(u8, Option<BrotliEncoder>),
@@ -72,7 +69,6 @@ impl Engine {
     pub(super) fn begin(&mut self, length: Option<u64>) -> bool {
         match self {
             Self::Gzip(state) => state.reset(),
-            Self::Whole(_) => {}
             Self::Zstd(state) => {
                 // The length makes the tables fit a small body. A body that breaks its promise is an error of `code`.
                 return state.reset(ResetDirective::SessionOnly).is_ok() && state.set_pledged_src_size(length).is_ok();
@@ -94,7 +90,6 @@ impl Engine {
     pub(super) fn code(&mut self, input: &[u8], room: &mut [u8], turning: Turning) -> Result<Coded, BadBody> {
         match self {
             Self::Gzip(state) => gzip::code(state, input, room, turning),
-            Self::Whole(state) => state.code(input, room, turning),
             Self::Zstd(state) => zstd_code(state, input, room, turning),
             Self::Br(_, Some(state)) => brotli_code(state, input, room, turning),
             // It was not begun.

@@ -148,7 +148,7 @@ fn the_tables_of_zstd_stay_within_4_mib_at_every_level() {
     for level in 1..=19 {
         let mut coder = coder(Kind { algorithm: Algorithm::Zstd, level }, None);
         feed(&mut coder, &text, Turning::More, &mut std::iter::repeat(4_096));
-        let Some(Engine::Zstd(state)) = &coder.engine else { panic!("another engine") };
+        let Some(Way::Streamed(Engine::Zstd(state))) = &coder.way else { panic!("another engine") };
         let most = if level <= 3 { 2_100 << 10 } else { 4_200 << 10 };
         assert!(state.sizeof() <= most, "{level}: {} KiB", state.sizeof() >> 10);
     }
@@ -227,8 +227,7 @@ fn gzip_of_a_short_body_of_known_length_is_about_as_small_as_streamed() {
 #[test]
 fn short_bodies_of_known_length_are_collected() {
     for (algorithm, [low, _, high]) in KINDS {
-        let is_whole =
-            |level, length| matches!(coder(Kind { algorithm, level }, length).engine, Some(Engine::Whole(_)));
+        let is_whole = |level, length| matches!(coder(Kind { algorithm, level }, length).way, Some(Way::Whole(_)));
         assert!(is_whole(low, Some(0)) && is_whole(high, Some(128 << 10)));
         assert!(!is_whole(low, None) && !is_whole(high, Some((128 << 10) + 1)));
     }
