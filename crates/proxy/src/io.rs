@@ -15,6 +15,7 @@ use tokio::task::coop::unconstrained;
 use crate::byte_stream::ByteStream;
 use crate::feed::Feed;
 use crate::message::MessageStream;
+use crate::stored::pipe::Pipe;
 
 /// See the module.
 pub(crate) enum Io {
@@ -38,6 +39,8 @@ pub(crate) struct MemoryIo {
     pub feed: Option<Rc<Feed>>,
     /// What is sent to it is dropped.
     pub is_sink: bool,
+    /// What takes what is sent to it, as it can.
+    pub pipe: Option<Rc<Pipe>>,
 }
 
 impl MemoryIo {
@@ -83,6 +86,11 @@ impl Io {
     /// Whether this is the client's side of a call that a filter has made.
     pub(crate) fn is_memory(&self) -> bool {
         matches!(self, Self::Memory(_))
+    }
+
+    /// Whether what is sent here is a slice, which another exchange puts together with others.
+    pub(crate) fn is_piped(&self) -> bool {
+        matches!(self, Self::Memory(memory) if memory.pipe.is_some())
     }
 
     /// Whether the end of a message here is its own, also where its length is known: that of a stream, or of what memory is fed.
@@ -153,7 +161,10 @@ impl Io {
         let written = match self {
             Self::Connection(connection) => return connection.poll_write(cx, bytes),
             Self::Stream(stream) => ready!(stream.poll_write(cx, bytes, false)),
-            Self::Memory(memory) => memory.write(bytes),
+            Self::Memory(memory) => match &memory.pipe {
+                Some(pipe) => ready!(pipe.poll_write(cx, bytes)),
+                None => memory.write(bytes),
+            },
         };
         match written {
             Ok(0) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),

@@ -16,6 +16,7 @@ use crate::exchange::Exchange;
 use crate::grpc::web::{TextDecoder, WebEncoder};
 use crate::relay::{Held, Parts, Stages};
 use crate::replay::KeptBody;
+use crate::stored::SliceReader;
 
 /// A body that is here whole, as the source of stages: it comes out as they take it.
 struct Made {
@@ -149,9 +150,18 @@ impl Exchange<'_> {
             // Nothing tells a whole body from one that is cut short.
             self.incoming.notes.store_none();
         }
-        let (stages, behind) = self.begin_response_body((framing, ResponseSource::Endpoint), web);
+        let (mut stages, behind) = self.begin_response_body((framing, ResponseSource::Endpoint), web);
+        let slices = stages.iter_mut().find_map(|stage| match stage {
+            Stage::Slices(body) => body.rest.take(),
+            _ => None,
+        });
+        let slices = slices.map(|slices| self.read_slices(slices, None));
         let flushes = matches!(framing, Framing::Chunked | Framing::UntilClose);
-        (Stages::new(stages, extent_of(behind), flushes), behind)
+        let mut stages = Stages::new(stages, extent_of(behind), flushes);
+        if let (Some(stages), Some(slices)) = (&mut stages, slices) {
+            stages.follow_by(Parts::of_slices(slices));
+        }
+        (stages, behind)
     }
 
     /// The same for a body that is here, of which the first stage gives it out piece by piece. None: it passes no others, and fits into
@@ -198,6 +208,19 @@ impl Exchange<'_> {
         (Some(Self::through_stages(vec![part], stages, behind)), behind)
     }
 
+    /// The same for a stored body that is put together from slices.
+    pub(crate) fn stages_of_slices(
+        &mut self,
+        framing: Framing,
+        slices: Box<SliceReader>,
+    ) -> (Option<Box<Stages>>, Framing) {
+        let (stages, behind) = self.stages_behind_store(framing);
+        if matches!(framing, Framing::None | Framing::Length(0)) {
+            return (None, behind);
+        }
+        (Some(Stages::of_parts(Parts::of_slices(slices), stages, extent_of(behind))), behind)
+    }
+
     fn stages_behind_store(&mut self, framing: Framing) -> (Vec<Stage>, Framing) {
         if self.progress.route.is_some_and(|route| route.chain.has_response_bodies()) {
             return self.begin_response_body((framing, ResponseSource::Endpoint), None);
@@ -232,8 +255,12 @@ impl Exchange<'_> {
             extent = Extent::Unknown;
         }
         let Some(route) = self.progress.route else { return (stages, framing) };
+        let is_slice = self.connection.io.is_piped();
         let behind = self.with_response(source, |head, view, turn| {
-            let (more, behind) = route.chain.begin_response_body(head, view, extent, turn);
+            let (more, behind) = match is_slice {
+                true => route.chain.begin_slice(head, view, extent, turn),
+                false => route.chain.begin_response_body(head, view, extent, turn),
+            };
             stages.extend(more);
             behind
         });

@@ -1,6 +1,8 @@
 //! Responses from a cache: sent to clients, and fetched again beside them when they are stale.
 
+pub(crate) mod pipe;
 mod refresh;
+mod slices;
 
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use crate::connection::Next;
 use crate::exchange::{Exchange, next_after};
 use crate::relay::Pump;
 use crate::respond::{self, Response, skip_body};
+pub(crate) use slices::SliceReader;
 
 /// Gives a stored body out as the receiver takes it: one copy, from the store to the buffer that is written.
 struct Source {
@@ -65,12 +68,17 @@ pub(crate) async fn give(exchange: &mut Exchange<'_>, served: &Served) -> Result
     let (at, length) = served.body().unwrap_or_default();
     let has_body = served.body().is_some() && !exchange.is_head();
     let framing = if has_body { Framing::Length(length) } else { Framing::None };
-    let (stages, framing) = match served.entry().body.file() {
-        None => {
+    let slices = if served.is_slice() { exchange.incoming.notes.take_slices() } else { None };
+    let (stages, framing) = match (served.entry().body.file(), slices) {
+        (_, Some(slices)) => {
+            let slices = exchange.read_slices(slices, Some(served.entry()));
+            exchange.stages_of_slices(framing, slices)
+        }
+        (None, None) => {
             let source = Source { served: served.clone(), at, left: length };
             exchange.stages_of_stored(framing, Stage::Coder(Box::new(source)))
         }
-        Some(file) => {
+        (Some(file), None) => {
             let part = Part::Range { content: Arc::clone(file), range: at..at + length };
             exchange.stages_of_stored_parts(framing, part)
         }

@@ -20,6 +20,7 @@ mod buffer;
 mod buffer_spool;
 mod cache;
 mod cache_disk;
+mod cache_slices;
 mod canary;
 mod checking;
 mod client_credentials;

@@ -128,7 +128,7 @@ impl Entry {
     }
 
     /// The same without its body.
-    pub(super) fn without_body(&self) -> Self {
+    pub(crate) fn without_body(&self) -> Self {
         Self {
             key: self.key.clone(),
             head: self.head.clone(),

@@ -25,6 +25,8 @@ pub struct Filling {
     begun: Begun,
     /// Others wait for it.
     pilot: Option<Pilot>,
+    /// It is a slice of the response of this key.
+    slice_of: Option<u64>,
     /// It goes to disk as it comes: by this number, and with this room taken.
     on_disk: Option<(u64, u64)>,
     /// The disk takes nothing at present, so that it stays in memory.
@@ -39,8 +41,23 @@ impl Filling {
         begun: Begun,
     ) -> Self {
         let entry = Some(entry);
-        let (chunks, len, reserved, pilot, on_disk) = (Vec::new(), 0, 0, None, None);
-        Self { store, hash, entry, chunks, len, body_max, expected, reserved, begun, pilot, on_disk, is_refused: false }
+        let (chunks, len, reserved, pilot, on_disk, slice_of) = (Vec::new(), 0, 0, None, None, None);
+        let is_refused = false;
+        Self {
+            store,
+            hash,
+            entry,
+            chunks,
+            len,
+            body_max,
+            expected,
+            reserved,
+            begun,
+            pilot,
+            slice_of,
+            on_disk,
+            is_refused,
+        }
     }
 
     /// Ends the wait of others with it.
@@ -50,8 +67,18 @@ impl Filling {
         self
     }
 
+    /// Says of the key of which response it is a slice: it is not stored if those are out of date by then.
+    #[must_use]
+    pub fn slice_of(mut self, hash: u64) -> Self {
+        self.slice_of = Some(hash);
+        self
+    }
+
     /// Stores it: the body is over, and whole.
     pub fn finish(&mut self) {
+        if self.slice_of.is_some_and(|of| self.store.are_slices_outdated(of, self.begun.at)) {
+            self.give_up();
+        }
         if self.entry.is_some() && self.expected.is_none_or(|expected| expected == self.len) {
             if self.on_disk.is_some() {
                 self.finish_on_disk();

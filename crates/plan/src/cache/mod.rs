@@ -17,6 +17,7 @@ pub mod purges;
 pub mod range;
 pub mod serve;
 mod shard;
+pub mod slice;
 pub mod store;
 pub mod validate;
 mod validity;

@@ -8,6 +8,7 @@ use model::{FieldName, Method, RequestHead, ResponseHead, Version};
 use super::date;
 use super::entry::Entry;
 use super::range::{self, Asked};
+use super::slice::part_of;
 use super::validate::{if_range_holds, is_not_modified, named};
 
 /// In which form a stored response is served.
@@ -29,6 +30,10 @@ pub struct Served {
     entry: Arc<Entry>,
     form: Form,
     age: u64,
+    /// Of the representation: more than the stored body, if that is a slice.
+    length: u64,
+    is_slice: bool,
+    is_relayed: bool,
 }
 
 /// Two are equal if they are the same response in the same form.
@@ -43,9 +48,33 @@ impl Eq for Served {}
 impl Served {
     /// Answers a request, with its own conditions and range, from a stored response.
     pub fn new(entry: Arc<Entry>, request: &RequestHead, now: u64) -> Self {
-        let form = form(&entry, request);
+        let part = part_of(&entry.head);
+        let length = part.map_or(entry.body.len(), |part| part.total);
+        let form = form(&entry, (request, length));
         let age = entry.clock.age(now);
-        Self { entry, form, age }
+        Self { entry, form, age, length, is_slice: part.is_some(), is_relayed: false }
+    }
+
+    /// Gives out the stored body itself, also of a slice, for another exchange that puts slices together.
+    pub fn plain(entry: Arc<Entry>) -> Self {
+        let length = entry.body.len();
+        Self { entry, form: Form::Whole, age: 0, length, is_slice: false, is_relayed: false }
+    }
+
+    /// The same response, of which the body is that of the endpoint's response that is here: only the head takes the place of its head.
+    #[must_use]
+    pub fn relayed(self) -> Self {
+        Self { is_relayed: true, ..self }
+    }
+
+    /// Returns whether only the head is sent, before the endpoint's body.
+    pub fn is_relayed(&self) -> bool {
+        self.is_relayed
+    }
+
+    /// Returns whether the stored body is a slice of what is sent: the others follow from [`crate::filter::Slices`].
+    pub fn is_slice(&self) -> bool {
+        self.is_slice
     }
 
     /// The form.
@@ -62,7 +91,7 @@ impl Served {
     pub fn body(&self) -> Option<(u64, u64)> {
         match self.form {
             _ if matches!(self.entry.head.status, 204 | 304) => None,
-            Form::Whole => Some((0, self.entry.body.len())),
+            Form::Whole => Some((0, self.length)),
             Form::Part(first, last) => Some((first, last - first + 1)),
             Form::Unsatisfiable => Some((0, 0)),
             Form::NotModified => None,
@@ -72,8 +101,12 @@ impl Served {
     /// Makes a head that of the answer.
     pub fn write_head(&self, head: &mut ResponseHead) {
         head.copy_from(&self.entry.head);
-        let length = self.entry.body.len();
+        let length = self.length;
+        if self.is_slice {
+            head.fields.remove_named(b"content-range");
+        }
         match self.form {
+            Form::Whole if self.is_slice => set_status(head, 200),
             Form::Whole => {}
             Form::Part(first, last) => {
                 set_status(head, 206);
@@ -118,8 +151,9 @@ fn is_of_representation(name: &[u8]) -> bool {
         && !name.eq_ignore_ascii_case(b"content-security-policy-report-only")
 }
 
-fn form(entry: &Entry, request: &RequestHead) -> Form {
-    if entry.head.status != 200 {
+fn form(entry: &Entry, (request, length): (&RequestHead, u64)) -> Form {
+    // What is stored with 206 is a slice.
+    if !matches!(entry.head.status, 200 | 206) {
         return Form::Whole;
     }
     let modified = entry.last_modified().or_else(|| named(&entry.head.fields, b"date").next());
@@ -133,18 +167,19 @@ fn form(entry: &Entry, request: &RequestHead) -> Form {
     {
         return Form::Whole;
     }
-    match range::asked(wanted, entry.body.len()) {
+    match range::asked(wanted, length) {
         Asked::Whole => Form::Whole,
         Asked::Part { first, last } => Form::Part(first, last),
         Asked::Unsatisfiable => Form::Unsatisfiable,
     }
 }
 
+/// Fields with conditions and ranges.
+pub(crate) const CONDITIONS: [&str; 4] = ["if-none-match", "if-modified-since", "if-range", "range"];
+
 /// Removes conditions and ranges, which the endpoint must not see where the whole is wanted.
 pub fn strip_conditions(head: &mut RequestHead) {
-    for name in [&b"if-none-match"[..], b"if-modified-since", b"if-range", b"range"] {
-        head.fields.remove_named(name);
-    }
+    CONDITIONS.iter().for_each(|name| head.fields.remove_named(name.as_bytes()));
 }
 
 #[cfg(test)]

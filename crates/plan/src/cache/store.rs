@@ -16,7 +16,7 @@ use super::validity::{Begun, Validity};
 
 const SHARDS: usize = 64;
 /// Responses that are on their way may take this share of the memory: one quarter.
-const FILLING_SHARE: u64 = 4;
+pub(crate) const FILLING_SHARE: u64 = 4;
 /// For how many seconds a key is known to be of no use, so that no request waits for its responses.
 const PASS_SECONDS: u32 = 10;
 
@@ -205,6 +205,16 @@ impl CacheStore {
             }
             may
         });
+    }
+
+    /// Notes at `now` that the slices of a key are out of date: each is removed when a request finds it.
+    pub fn outdate_slices(&self, hash: u64, now: u64) {
+        self.content.validity.invalidated.put(hash, now as u32);
+    }
+
+    /// Returns whether the slices of a key that were asked for then, or came then, are out of date.
+    pub fn are_slices_outdated(&self, hash: u64, at: u64) -> bool {
+        self.content.validity.invalidated.last(hash).is_some_and(|outdated| u64::from(outdated) >= at)
     }
 
     /// Removes a key at `now`, because its resource has changed (RFC 9111 section 4.4).

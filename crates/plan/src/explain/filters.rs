@@ -77,7 +77,7 @@ fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -
     for _ in 0..Need::PER_STEP_MAX {
         let found = match flow {
             Flow::Need(Need::Work(job)) => Found::Work(job.0.run(&mut || 0)),
-            Flow::Need(Need::Until(_) | Need::Hold(_) | Need::Redirect(_)) => Found::Now,
+            Flow::Need(Need::Until(_) | Need::Hold(_) | Need::Redirect(_) | Need::Again) => Found::Now,
             // Nothing is spent there: the answer is what this process knows.
             Flow::Need(Need::Store(_)) => Found::Store(Err(Away)),
             Flow::Need(Need::Body { .. }) => Found::Body(Ok(&none)),

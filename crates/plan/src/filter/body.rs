@@ -12,7 +12,7 @@ use std::time::Instant;
 use model::fields::Fields;
 use model::{RequestHead, ResponseHead};
 
-use super::{Hold, ResponseView, Turn};
+use super::{Hold, ResponseView, Slices, Turn};
 
 /// Something done to the body of responses. Shared by all workers, so whatever changes lives in the [`Stage`] that it makes.
 pub trait ResponseBodyStep: Send + Sync {
@@ -94,6 +94,16 @@ pub enum Stage {
     Pace(Box<dyn Pace>),
     /// Holds what the receiver is too slow for, as the sender has sent it: before all other stages, wherever it stands.
     Hold(Arc<Hold>),
+    /// Stores a slice as it comes and cuts it, and has others follow it.
+    Slices(Box<SlicedBody>),
+}
+
+/// A body that begins with a slice that is on its way from an endpoint.
+pub struct SlicedBody {
+    /// What stores and cuts it. The bytes of other slices pass it as they are.
+    pub coder: Box<dyn Coder>,
+    /// What follows it, if anything does.
+    pub rest: Option<Box<Slices>>,
 }
 
 /// Makes other bytes of one body. It stays on one worker.

@@ -1,7 +1,9 @@
 //! `cache`.
 
+mod cutting;
 mod responses;
 mod settings;
+pub(super) mod slices;
 mod steps;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use model::{Issue, RequestHead, ResponseHead};
 use super::compiling::{Called, Holdings, Kept};
 use super::events::Counted;
 use super::{
-    Answers, Compiling, Extent, Flow, Found, Guarded, GuardedResponse, MakeStage, RequestBodyStep, RequestStep,
+    Answers, Compiling, Extent, Flow, Found, Guarded, GuardedResponse, MakeStage, Rank, RequestBodyStep, RequestStep,
     ResponseBodyStep, ResponseStep, ResponseView, Stage, Turn, compile_one,
 };
 use crate::cache::CacheStore;
@@ -238,6 +238,25 @@ impl Chain {
             }
         }
         (stages, extent)
+    }
+
+    /// The same for a slice of a body, which only a cache sees: all others see the slices put together.
+    #[cold]
+    pub fn begin_slice(
+        &self,
+        head: &mut ResponseHead,
+        view: &ResponseView<'_>,
+        extent: Extent,
+        turn: &mut Turn<'_>,
+    ) -> (Vec<Stage>, Extent) {
+        let received = self.response_bodies.iter().filter(|step| step.rank() == Rank::Received);
+        (received.filter_map(|step| step.begin(head, view, extent, turn)).map(|(stage, _)| stage).collect(), extent)
+    }
+
+    /// Returns the place of the request step that has this note and has requests be sent beside the exchange.
+    #[cold]
+    pub fn place_of_cache(&self, number: usize) -> Option<usize> {
+        self.request.iter().position(|step| step.fetches_by() == Some(number))
     }
 
     /// Begins with a tunnel: what holds the bytes to the endpoint to their rates, and those to the client.

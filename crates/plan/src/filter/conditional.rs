@@ -81,6 +81,10 @@ impl RequestStep for Conditional<Box<dyn RequestStep>> {
     fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
         self.step.resume(head, found, turn)
     }
+
+    fn fetches_by(&self) -> Option<usize> {
+        self.step.fetches_by()
+    }
 }
 
 impl ResponseStep for Conditional<Box<dyn ResponseStep>> {

@@ -58,7 +58,7 @@ fn body_through(steps: &Steps, body: &[u8]) -> Vec<u8> {
                 return out;
             }
         },
-        (Stage::Pace(_) | Stage::Hold(_), _) => panic!("these change no bytes"),
+        (Stage::Pace(_) | Stage::Hold(_) | Stage::Slices(_), _) => panic!("these change no bytes"),
     }
 }
 

@@ -123,8 +123,10 @@ pub use crate::content::Content;
 
 pub use bandwidth_limit::pace_of_connection;
 pub use body::{
-    BadBody, Coded, Coder, Extent, MakeStage, Pace, Rank, RequestBodyStep, ResponseBodyStep, Stage, Tap, Turning,
+    BadBody, Coded, Coder, Extent, MakeStage, Pace, Rank, RequestBodyStep, ResponseBodyStep, SlicedBody, Stage, Tap,
+    Turning,
 };
+pub use cache::slices::{Asking, NextSlice, Slices};
 pub use cached::Refresh;
 pub use chain::Chain;
 pub use compiling::Compiling;
@@ -285,6 +287,11 @@ pub trait RequestStep: Send + Sync {
     /// Goes on with what was found of the need that the step had. It may have another.
     fn resume(&self, _head: &mut RequestHead, _found: Found<'_>, _turn: &mut Turn<'_>) -> Flow {
         Flow::Continue
+    }
+
+    /// Returns the number of its note, if it is a cache that has requests be sent beside the exchange.
+    fn fetches_by(&self) -> Option<usize> {
+        None
     }
 }
 

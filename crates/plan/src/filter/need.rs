@@ -33,6 +33,9 @@ pub enum Need {
     Hold(Arc<Hold>),
     /// That the request goes on along another route, in the place of the endpoint's response. What is found is [`Found::Now`], if it cannot.
     Redirect(Box<Redirected>),
+    /// That the request is sent again as the client has sent it, not for a slice, in the place of the endpoint's response. What is found is
+    /// [`Found::Now`], if it cannot.
+    Again,
     /// A call that goes on when the exchange has ended. What is found is [`Found::Now`].
     Apart(Box<Apart>),
     /// That a moment has come.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use model::RequestHead;
 
+use super::cache::slices::Slices;
 use super::cached::{Cached, Fetch, Refresh};
 use super::changes::FieldChanges;
 use super::ended::{AtEnd, Ended, Pending};
@@ -92,6 +93,8 @@ struct Statuses {
     cache: CacheStatus,
     /// Redirects of endpoints that were followed.
     redirects: u8,
+    /// The request is sent again, not for a slice.
+    is_again: bool,
     /// A filter has verified the client, whether or not it knows a name.
     is_verified: bool,
 }
@@ -255,8 +258,36 @@ impl Notes {
 
     /// Takes the request that fetches a stale response again, if there is one: it is sent beside the exchange.
     pub fn take_refresh(&mut self) -> Option<Refresh> {
-        self.left.iter_mut().find_map(|(_, what)| match what {
-            Left::Cached(cached) => cached.refresh.take(),
+        self.all_cached().find_map(|cached| cached.refresh.take())
+    }
+
+    /// Takes the slices that follow from what a cache answers, if its answer has any.
+    pub fn take_slices(&mut self) -> Option<Box<Slices>> {
+        self.all_cached().find_map(|cached| cached.slices.take())
+    }
+
+    /// Gives a request that asks for a slice what the client has asked for in its place. `false`: it asks for none.
+    #[cold]
+    pub fn leave_slices(&mut self, head: &mut RequestHead) -> bool {
+        let replaced = self.all_cached().find_map(|cached| cached.replaced.take());
+        replaced.map(|replaced| replaced.restore(head)).is_some()
+    }
+
+    /// Says whether the request is sent to the same cluster again. Returns what was said before.
+    #[cold]
+    pub fn set_again(&mut self, is_again: bool) -> bool {
+        std::mem::replace(&mut self.statuses.is_again, is_again)
+    }
+
+    /// Returns whether the request asks for a slice.
+    #[cold]
+    pub fn asks_for_slice(&self) -> bool {
+        self.left.iter().any(|(_, what)| matches!(what, Left::Cached(cached) if cached.replaced.is_some()))
+    }
+
+    fn all_cached(&mut self) -> impl Iterator<Item = &mut Cached> {
+        self.left.iter_mut().filter_map(|(_, what)| match what {
+            Left::Cached(cached) => Some(&mut **cached),
             Left::Changes(_) | Left::Kept(_) | Left::Metadata(_) => None,
         })
     }
@@ -284,10 +315,7 @@ impl Notes {
     }
 
     fn fetches(&mut self) -> impl Iterator<Item = &mut Fetch> {
-        self.left.iter_mut().filter_map(|(_, what)| match what {
-            Left::Cached(cached) => cached.fetch.as_mut(),
-            Left::Changes(_) | Left::Kept(_) | Left::Metadata(_) => None,
-        })
+        self.all_cached().filter_map(|cached| cached.fetch.as_mut())
     }
 
     /// Returns the note of this number.

@@ -64,6 +64,12 @@ impl<'p> Exchange<'p> {
             }
             let fault = match self.attempt(aim).await {
                 Ok(next) => return Ok(next),
+                Err(Fault::Redirected) if self.incoming.notes.set_again(false) => {
+                    // Once: it is no longer one for a slice.
+                    self.leave_endpoint();
+                    failed = None;
+                    continue;
+                }
                 Err(fault) => fault,
             };
             self.witness_fault(fault);

@@ -28,6 +28,7 @@ impl<'p> Exchange<'p> {
             return false;
         }
         let mut head = self.incoming.head.clone();
+        self.incoming.notes.leave_slices(&mut head);
         if change(&mut head, to).is_none() {
             return false;
         }

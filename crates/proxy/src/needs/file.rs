@@ -77,6 +77,24 @@ pub(super) async fn cached(ask: DiskAsk, connection: &mut Connection) -> Result<
     Ok(read.unwrap_or(DiskRead::Failed))
 }
 
+/// The same for a body that is on its way: whoever sends it has an eye on its client.
+pub(crate) async fn read_cached(ask: DiskAsk) -> DiskRead {
+    let Some(place) = Place::take() else { return DiskRead::Failed };
+    let look = Look(spawn_blocking(move || {
+        let _place = place;
+        disk_cache::read(&ask)
+    }));
+    match tokio::time::timeout(CACHE_PATIENCE, async move {
+        let mut look = look;
+        poll_fn(|cx| Pin::new(&mut look.0).poll(cx)).await
+    })
+    .await
+    {
+        Ok(Ok(read)) => read,
+        Ok(Err(_)) | Err(_) => DiskRead::Failed,
+    }
+}
+
 /// Why there is nothing to be told.
 enum NoLook {
     /// Too many look, or the disk takes too long.

@@ -31,7 +31,9 @@ impl<'p> Exchange<'p> {
     /// Whether a filter may answer in the place of the endpoint's response that is here.
     pub(crate) fn may_be_replaced(&self) -> bool {
         let is_grpc = || self.response.as_deref().is_none_or(grpc::is_grpc);
-        self.route_that_answers(Answers::All).is_some() && !is_grpc()
+        // What was asked of the endpoint is not what the client has asked for.
+        let is_slice = || self.incoming.notes.asks_for_slice() || self.connection.io.is_piped();
+        self.route_that_answers(Answers::All).is_some() && (!is_grpc() || is_slice())
     }
 
     /// The answer of a filter in the place of the endpoint's response that is here.
@@ -72,6 +74,9 @@ impl<'p> Exchange<'p> {
             let met = match need {
                 // The body is on its way by now: only what is held of it can be had.
                 Need::Body { max } => Met::Body(self.held_within(max)),
+                Need::Again if source == ResponseSource::Endpoint && self.leave_slices() => {
+                    return Err(Fault::Redirected);
+                }
                 Need::Redirect(to) if source == ResponseSource::Endpoint && self.follow(&to) => {
                     return Err(Fault::Redirected);
                 }
@@ -86,6 +91,14 @@ impl<'p> Exchange<'p> {
             });
         }
         Err(Fault::VerificationFull)
+    }
+
+    /// Makes the request what the client has asked for, to be sent to the same cluster again.
+    fn leave_slices(&mut self) -> bool {
+        let incoming = &mut *self.incoming;
+        let is_left = incoming.notes.leave_slices(&mut incoming.head);
+        incoming.notes.set_again(is_left);
+        is_left
     }
 
     fn held_within(&self, max: u32) -> Result<(), TooLong> {

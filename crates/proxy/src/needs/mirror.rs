@@ -38,6 +38,7 @@ struct Copied {
 }
 
 /// Where it is sent from, as [`CallSite`] has it.
+#[derive(Clone)]
 pub(crate) struct OwnSite {
     pub worker: Rc<Worker>,
     pub plan: Rc<WorkerPlan>,

@@ -19,6 +19,7 @@ use plan::cache::DiskRead;
 use plan::filter::{Away, FileFound, Flow, Found, Need, Reply, Spent, TooLong};
 
 use self::call::Protocol;
+pub(crate) use self::file::read_cached;
 use crate::exchange::Exchange;
 
 /// The body of a request that has none.
@@ -71,7 +72,7 @@ impl Exchange<'_> {
             Need::Apart(apart) => Box::pin(apart::begun(*apart, self)).await.map(|()| Met::Now),
             Need::Body { max } => body::held(self, max).await.map(Met::Body),
             // Too late, or too early: only what answers in the place of a response can have it.
-            Need::Redirect(_) => Ok(Met::Now),
+            Need::Redirect(_) | Need::Again => Ok(Met::Now),
             Need::Hold(hold) => body::held_by(self, &hold).await.map(|()| Met::Now),
             // Boxed: it is rare, and its state would make every exchange larger.
             Need::Store(ask) => Box::pin(store::spent(*ask, self)).await.map(Met::Store),

@@ -8,6 +8,7 @@ use plan::filter::Part;
 
 use super::fault::PumpFault;
 use crate::spool::Reading;
+use crate::stored::SliceReader;
 
 /// The parts that are still to be taken, of one body.
 pub(crate) struct Parts {
@@ -15,23 +16,38 @@ pub(crate) struct Parts {
     /// Bytes of the first part that were taken, if it is in memory.
     taken: usize,
     reading: Option<Reading>,
+    /// In place of all of these.
+    slices: Option<Box<SliceReader>>,
 }
 
 impl Parts {
     /// Takes these, one after the other.
     pub(crate) fn new(parts: Vec<Part>) -> Self {
-        Self { left: parts.into_iter().filter(|part| !part.is_empty()).collect(), taken: 0, reading: None }
+        Self {
+            left: parts.into_iter().filter(|part| !part.is_empty()).collect(),
+            taken: 0,
+            reading: None,
+            slices: None,
+        }
+    }
+
+    /// Takes slices that are looked for while they are sent.
+    pub(crate) fn of_slices(slices: Box<SliceReader>) -> Self {
+        Self { slices: Some(slices), ..Self::new(Vec::new()) }
     }
 
     /// Ready with how many of the next bytes were copied to `room`, and whether those are the last.
     ///
     /// # Errors
     /// [`PumpFault::Source`]: a part cannot be read, or is shorter than it was.
-    pub(super) fn poll_take(
+    pub(crate) fn poll_take(
         &mut self,
         cx: &mut TaskContext<'_>,
         room: &mut [u8],
     ) -> Poll<Result<(usize, bool), PumpFault>> {
+        if let Some(slices) = &mut self.slices {
+            return slices.poll_take(cx, room);
+        }
         let mut count = 0;
         while count < room.len()
             && let Some(part) = self.left.front_mut()

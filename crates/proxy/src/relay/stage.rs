@@ -37,8 +37,10 @@ pub(crate) struct Stages {
     paces: Vec<Pacing>,
     /// What the receiver is too slow for, before all else.
     held: Option<Box<Held>>,
-    /// Where the body comes from, if it has no sender.
+    /// Where the body comes from, if it has no sender, or its sender is done.
     parts: Option<Box<Parts>>,
+    /// What follows the body of the sender.
+    rest: Option<Box<Parts>>,
     /// What is read next is held.
     is_holding: bool,
 }
@@ -80,7 +82,12 @@ impl Stages {
         let (mut taps, mut links): (Vec<Box<dyn Tap>>, Vec<Link>) = (Vec::new(), Vec::new());
         let (mut paces, mut held) = (Vec::new(), None);
         for stage in stages {
+            let stage = match stage {
+                Stage::Slices(body) => Stage::Coder(body.coder),
+                other => other,
+            };
             match stage {
+                Stage::Slices(_) => {}
                 Stage::Coder(coder) => {
                     links.push(Link {
                         coder,
@@ -117,8 +124,14 @@ impl Stages {
             paces,
             held,
             parts: None,
+            rest: None,
             is_holding: false,
         }
+    }
+
+    /// Has these parts follow the body of the sender.
+    pub(crate) fn follow_by(&mut self, rest: Parts) {
+        self.rest = Some(Box::new(rest));
     }
 
     /// Stages of a body that is held whole.
@@ -199,6 +212,14 @@ impl Stages {
     /// Takes the next bytes of the body, unframed. To be called when nothing more can be pulled.
     pub(super) fn feed(&mut self, buffer: Buffer, is_last: bool, pool: &BufferPool) {
         debug_assert!(!self.has_more && !self.is_over, "what came before must be pulled first");
+        let is_last = is_last
+            && match self.rest.take() {
+                Some(rest) => {
+                    self.parts = Some(rest);
+                    false
+                }
+                None => true,
+            };
         self.is_over = is_last;
         if !buffer.is_empty() {
             self.taps.iter_mut().for_each(|tap| tap.see(buffer.data()));
@@ -262,7 +283,7 @@ impl Stages {
         let inputs = self.links.iter_mut().filter_map(|link| link.input.take());
         inputs.chain(self.passed.take()).for_each(|buffer| pool.give(buffer));
         self.held = None;
-        self.parts = None;
+        (self.parts, self.rest) = (None, None);
         self.has_more = false;
     }
 

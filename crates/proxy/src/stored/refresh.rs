@@ -18,33 +18,76 @@ use crate::exchange::Exchange;
 use crate::finish::finish_call;
 use crate::io::MemoryIo;
 use crate::needs::mirror::OwnSite;
-use crate::registry::Registered;
+use crate::registry::{Registered, Registration};
+use crate::stored::pipe::{Pipe, PipeWriter};
 use crate::watch::Watch;
 
 /// Bound on all of it where the route has none.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-struct Fetched {
+/// What sends requests beside an exchange.
+#[derive(Clone)]
+pub(super) struct Fetcher {
     site: OwnSite,
     route: Arc<RoutePlan>,
     /// The first filter that is still to be run.
     place: usize,
     user: Option<Vec<u8>>,
     facts: Rc<ConnectionFacts>,
+    /// That of the exchange.
+    registration: Rc<Registration>,
+}
+
+/// A request that is sent beside an exchange.
+struct Fetched {
+    by: Fetcher,
     registered: Registered,
+    /// Where the body of its response goes. `None`: only to the store.
+    pipe: Option<PipeWriter>,
+}
+
+impl Fetcher {
+    /// Fetches a response for the store alone.
+    pub(super) fn fetch(&self, refresh: Refresh) {
+        let registered = self.site.worker.registry.register_carried(&self.registration);
+        self.spawn(refresh, registered, None);
+    }
+
+    /// Fetches a slice, whose body can be read.
+    pub(super) fn fetch_piped(&self, refresh: Refresh) -> Rc<Pipe> {
+        let registered = self.site.worker.registry.register_carried(&self.registration);
+        let pipe = Pipe::new(registered.registration.clone());
+        self.spawn(refresh, registered, Some(PipeWriter(pipe.clone())));
+        pipe
+    }
+
+    fn spawn(&self, refresh: Refresh, registered: Registered, pipe: Option<PipeWriter>) {
+        let fetched = Fetched { by: self.clone(), registered, pipe };
+        // Not a type of its own: an exchange may have this beside it, and this is an exchange.
+        let carried: Pin<Box<dyn Future<Output = ()>>> = Box::pin(carry(fetched, refresh));
+        tokio::task::spawn_local(carried);
+    }
 }
 
 impl Exchange<'_> {
     pub(super) fn begin_refresh(&mut self, route: &RoutePlan, place: usize, refresh: Refresh) {
-        let Some(site) = self.own_site() else { return };
-        let Some(route) = site.plan.plan.routes.get(route.index).cloned() else { return };
-        let registered = self.worker.registry.register_carried(&self.connection.registration);
+        if let Some(fetcher) = self.fetcher(route, place) {
+            fetcher.fetch(refresh);
+        }
+    }
+
+    /// What sends requests for the filter with this note.
+    pub(super) fn fetcher_by(&self, number: usize) -> Option<Fetcher> {
+        let route = self.progress.route?;
+        self.fetcher(route, route.chain.place_of_cache(number)?)
+    }
+
+    fn fetcher(&self, route: &RoutePlan, place: usize) -> Option<Fetcher> {
+        let site = self.own_site()?;
+        let route = site.plan.plan.routes.get(route.index).cloned()?;
         let user = self.incoming.notes.user().map(<[u8]>::to_vec);
-        let facts = self.connection.facts.clone();
-        let fetched = Fetched { site, route, place: place + 1, user, facts, registered };
-        // Not a type of its own: an exchange may have this beside it, and this is an exchange.
-        let carried: Pin<Box<dyn Future<Output = ()>>> = Box::pin(carry(fetched, refresh));
-        tokio::task::spawn_local(carried);
+        let (facts, registration) = (self.connection.facts.clone(), self.connection.registration.clone());
+        Some(Fetcher { site, route, place: place + 1, user, facts, registration })
     }
 }
 
@@ -55,20 +98,25 @@ async fn carry(fetched: Fetched, refresh: Refresh) {
         if !std::mem::replace(&mut is_known, true) {
             fetched.registered.registration.set_waker(cx.waker());
         }
+        if let Some(pipe) = &fetched.pipe {
+            pipe.0.look();
+        }
         work.as_mut().poll(cx)
     })
     .await;
 }
 
 async fn fetch(fetched: &Fetched, refresh: Refresh) {
-    let Fetched { site, route, place, user, facts, registered } = fetched;
+    let Fetched { by: Fetcher { site, route, place, user, facts, .. }, registered, pipe } = fetched;
     let registration = &registered.registration;
     let Some(site) = site.lend(registration) else { return };
     let worker = site.worker;
     let (now, timeout) = (Instant::now(), route.timeout.unwrap_or(TIMEOUT));
     let mut watch = Watch::new(now, timeout, registration.clone());
-    watch.set_bound(Some(now + timeout));
-    let memory = MemoryIo { is_sink: true, ..MemoryIo::default() };
+    // What is piped is bounded as its reader is, which may be slow.
+    watch.set_bound(Some(now + timeout).filter(|_| pipe.is_none()));
+    let pipe = pipe.as_ref().map(|pipe| pipe.0.clone());
+    let memory = MemoryIo { is_sink: true, pipe, ..MemoryIo::default() };
     let mut connection = Connection::in_memory(memory, watch, (facts, registration));
     let mut incoming = worker.take_request();
     incoming.head = incoming.notes.begin_refresh(refresh);

@@ -51,3 +51,27 @@ fn a_range_of_nothing_is_416_and_other_statuses_have_neither_ranges_nor_conditio
     let (form, head) = head_of(&entry(404, &[("etag", "\"1\"")]), &[("if-none-match", "*"), ("range", "bytes=0-")]);
     assert_eq!((form, head.status), (Form::Whole, 404));
 }
+
+fn slice(range: &str, list: &[(&str, &str)]) -> Arc<Entry> {
+    let fields: Vec<_> = [("content-range", range)].into_iter().chain(list.iter().copied()).collect();
+    entry(206, &fields)
+}
+
+#[test]
+fn a_slice_is_answered_as_the_representation_that_it_is_of() {
+    let stored = slice("bytes 100-199/250", &[("etag", "\"1\"")]);
+    let (form, head) = head_of(&stored, &[]);
+    assert_eq!((form, head.status, head.reason()), (Form::Whole, 200, &b"OK"[..]));
+    assert_eq!((field(&head, b"content-length"), field(&head, b"content-range")), (Some("250"), None));
+    let (form, head) = head_of(&stored, &[("range", "bytes=120-")]);
+    assert_eq!((form, head.status), (Form::Part(120, 249), 206));
+    assert_eq!(field(&head, b"content-range"), Some("bytes 120-249/250"));
+    let (form, head) = head_of(&stored, &[("range", "bytes=250-")]);
+    assert_eq!((form, head.status, field(&head, b"content-range")), (Form::Unsatisfiable, 416, Some("bytes */250")));
+    let (form, head) = head_of(&stored, &[("if-none-match", "\"1\"")]);
+    assert_eq!((form, head.status, field(&head, b"content-range")), (Form::NotModified, 304, None));
+    let mut head = ResponseHead::default();
+    let plain = Served::plain(stored);
+    plain.write_head(&mut head);
+    assert_eq!((head.status, plain.body(), plain.is_slice()), (206, Some((0, 0)), false));
+}

@@ -6,9 +6,9 @@ use model::fields::Fields;
 use model::{FieldName, Method, RequestHead, ResponseHead};
 
 use super::steps::CacheStep;
-use crate::cache::fresh::{Clock, freshness};
+use crate::cache::fresh::{Clock, Freshness, freshness};
 use crate::cache::validate::named;
-use crate::cache::{Entry, Filling, vary};
+use crate::cache::{Entry, Filling, Served, vary};
 use crate::filter::cached::Fetch;
 use crate::filter::{
     Answers, CacheStatus, Extent, Flow, Rank, ResponseBodyStep, ResponseSource, ResponseStep, ResponseView, Stage, Tap,
@@ -38,6 +38,9 @@ impl ResponseStep for CacheStep {
             // RFC 9111 section 4.4: a response that is no error.
             if view.source == ResponseSource::Endpoint && head.status < 400 {
                 self.1.invalidate((hash, &key), now);
+                if self.0.slice.is_some() {
+                    self.1.outdate_slices(hash, now);
+                }
             }
             return Flow::Continue;
         }
@@ -47,6 +50,9 @@ impl ResponseStep for CacheStep {
         let failed = match view.source {
             ResponseSource::Endpoint if head.status == 304 && fetch.validates => {
                 return self.revalidated(head, fetch, turn);
+            }
+            ResponseSource::Endpoint if fetch.slice.is_some() && !ERRORS.contains(&head.status) => {
+                return self.answer_to_slice(head, fetch, view, turn);
             }
             ResponseSource::Endpoint => ERRORS.contains(&head.status),
             ResponseSource::Local(Some(model::Fault::Refused) | None) => return Flow::Continue,
@@ -58,7 +64,11 @@ impl ResponseStep for CacheStep {
             })
         {
             let left = entry.fresh_for(now);
-            return self.serve(entry, &fetch.request, (CacheStatus::Stale, left), turn);
+            return self.serve_fetched(entry, &fetch, (CacheStatus::Stale, left), turn);
+        }
+        if fetch.is_behind() {
+            // It cannot take the place of a part of a body.
+            return Flow::Close;
         }
         if view.source == ResponseSource::Endpoint {
             self.prepare(head, fetch, view, turn);
@@ -101,48 +111,68 @@ impl CacheStep {
         let now = turn.unix_seconds();
         let Some(old) = &fetch.stale else { return Flow::Continue };
         if !fetch.may_store {
-            return self.serve(Arc::clone(old), &fetch.request, (CacheStatus::Revalidated, 0), turn);
+            return self.serve_fetched(Arc::clone(old), &fetch, (CacheStatus::Revalidated, 0), turn);
         }
         let told = named(&head.fields, b"etag").next();
         let weak = |tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag).to_vec();
         if told.is_some() && told.map(weak) != old.etag().map(weak) {
             // It speaks of another response. What is stored cannot be trusted longer than for this answer.
-            self.1.remove(fetch.hash, old);
-            return self.serve(Arc::clone(old), &fetch.request, (CacheStatus::Revalidated, 0), turn);
+            self.1.remove(fetch.place().0, old);
+            return self.serve_fetched(Arc::clone(old), &fetch, (CacheStatus::Revalidated, 0), turn);
         }
         let updated = old.updated_head(head);
         // The age is that of the validation.
         let clock = Clock::of(head, fetch.begun.at, now);
-        let judged = freshness((&fetch.request, fetch.is_personal), &updated, now, &self.0.rules);
+        let judged = self.judge(&fetch, &updated, now);
         let variant = vary::of(&updated.fields, &fetch.request.fields);
+        let (hash, key) = fetch.place();
         let make = |variant, fresh| {
-            let mut entry = Entry::new(fetch.key.clone(), &updated, variant, (fresh, clock));
+            let mut entry = Entry::new(key.into(), &updated, variant, (fresh, clock));
             entry.body = Arc::clone(&old.body);
             entry.tags = self.tags(&updated);
             entry
         };
         if let (Some(fresh), Some(variant)) = (judged, variant) {
-            self.1.insert(fetch.hash, make(variant, fresh), fetch.begun);
+            self.1.insert(hash, make(variant, fresh), fetch.begun);
         } else {
-            self.1.note_pass(fetch.hash, now);
+            self.1.note_pass(hash, now);
             if !is_of_client(&fetch) {
-                self.1.remove(fetch.hash, old);
+                self.1.remove(hash, old);
             }
         }
         let entry = Arc::new(make(Box::default(), judged.unwrap_or_default()));
         let left = entry.fresh_for(now);
-        self.serve(entry, &fetch.request, (CacheStatus::Revalidated, left), turn)
+        self.serve_fetched(entry, &fetch, (CacheStatus::Revalidated, left), turn)
+    }
+
+    /// Answers by what is stored, after an endpoint was asked.
+    fn serve_fetched(&self, entry: Arc<Entry>, fetch: &Fetch, how: (CacheStatus, i64), turn: &mut Turn<'_>) -> Flow {
+        if fetch.is_behind() {
+            return Flow::Stored(Box::new(Served::plain(entry)));
+        }
+        self.serve(entry, &fetch.request, how, turn)
+    }
+
+    /// Returns for how long a response is fresh. A slice is judged as the whole that it is of.
+    pub(super) fn judge(&self, fetch: &Fetch, head: &ResponseHead, now: u64) -> Option<Freshness> {
+        let request = (&fetch.request, fetch.is_personal);
+        if fetch.slice.is_none() || head.status != 206 {
+            return freshness(request, head, now, &self.0.rules);
+        }
+        let mut whole = head.clone();
+        whole.status = 200;
+        freshness(request, &whole, now, &self.0.rules)
     }
 
     /// Decides whether the endpoint's response is stored.
-    fn prepare(&self, head: &ResponseHead, mut fetch: Fetch, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
+    pub(super) fn prepare(&self, head: &ResponseHead, mut fetch: Fetch, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
         let now = turn.unix_seconds();
         let may_store = fetch.may_store && view.request.method == Method::Get;
         let is_excluded = match &self.0.no_store {
             Some(condition) if may_store => condition.is_true_of_response(head, view, turn),
             _ => false,
         };
-        let judged = freshness((&fetch.request, fetch.is_personal), head, now, &self.0.rules);
+        let judged = self.judge(&fetch, head, now);
         let variant = vary::of(&head.fields, &fetch.request.fields);
         let (Some(fresh), Some(variant)) = (judged.filter(|_| may_store && !is_excluded), variant) else {
             if fetch.may_store {
@@ -170,7 +200,7 @@ impl CacheStep {
         }
     }
 
-    fn tags(&self, head: &ResponseHead) -> Box<[Box<[u8]>]> {
+    pub(super) fn tags(&self, head: &ResponseHead) -> Box<[Box<[u8]>]> {
         let Some(name) = &self.0.tags else { return Box::default() };
         let is_between = |byte: &u8| matches!(byte, b',' | b' ' | b'\t');
         let all = head.fields.all(name).flat_map(|list| list.split(is_between));
@@ -199,7 +229,10 @@ impl ResponseBodyStep for CacheStep {
     ) -> Option<(Stage, Extent)> {
         let cached = turn.notes.cached(self.0.note)?;
         let fetch = cached.fetch.take().filter(|_| view.source == ResponseSource::Endpoint)?;
-        let Fetch { store, hash, begun, pilot, ready, .. } = fetch;
+        if fetch.slice.is_some() {
+            return self.begin_slice(fetch, extent, turn);
+        }
+        let Fetch { store, hash, begun, pilot, ready, stale, .. } = fetch;
         let length = match extent {
             Extent::Absent => Some(0),
             Extent::Known(length) => Some(length),
@@ -207,6 +240,10 @@ impl ResponseBodyStep for CacheStep {
         };
         if length.is_some_and(|length| length > self.0.body_max) {
             store.note_pass(hash, begun.at);
+            if let Some(stale) = stale.filter(|_| self.0.slice.is_some()) {
+                // It has grown: from now on it is fetched in slices.
+                store.remove(hash, &stale);
+            }
             return None;
         }
         let mut filling = Filling::new((store, hash, ready?), (self.0.body_max, length), begun).with(pilot);
@@ -219,7 +256,7 @@ impl ResponseBodyStep for CacheStep {
 }
 
 /// Stores a body as it passes.
-struct Storing(Filling);
+pub(super) struct Storing(pub Filling);
 
 impl Tap for Storing {
     fn see(&mut self, bytes: &[u8]) {

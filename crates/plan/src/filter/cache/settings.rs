@@ -12,6 +12,8 @@ use serde::Deserialize;
 use super::steps::{Cache, CacheStep, Counts};
 use crate::cache::fresh::{Rules, Ttl};
 use crate::cache::key::Parameters;
+use crate::cache::slice::{SLICE_BYTES_MAX, SLICE_BYTES_MIN};
+use crate::cache::store::FILLING_SHARE;
 use crate::cache::{CacheStore, Disk};
 use crate::expression::{ConditionText, Scope, ValueText};
 use crate::filter::settings::{DurationText, Ordered, Settings, SizeText, suggest_nearest};
@@ -39,6 +41,9 @@ again in the background. Within `stale_if_error` it is served if the endpoint ca
 500, 502, 503 or 504. Both apply to responses that state neither, and never to those with `must-revalidate`, `proxy-revalidate` or `no-cache`.
 
 Of several requests for a response that is not stored, one goes to an endpoint. The others wait for at most `lock` (5s) and are answered by what it brings.
+With `slice`, responses are fetched from the endpoint in ranges of this size, and each is stored by itself. A request needs an endpoint only for the slices
+that are not stored. An endpoint that answers the first of them without 206, or without a strong validator, has its responses handled whole.
+
 POST, PUT, PATCH, DELETE and unknown methods remove what is stored under their URL, if they succeed.
 
 `bypass` is a condition on requests that neither read the cache nor fill it, `no_store` one on responses that are not stored. `tags` names the field of
@@ -76,6 +81,8 @@ struct CacheSettings {
     stale_if_error: Option<DurationText>,
     /// Longest body that is stored; 16MiB by default.
     body_max: Option<SizeText>,
+    /// Fetch and store responses in ranges of this size, from 64KiB to 64MiB, if the endpoint has ranges. Without it, whole.
+    slice: Option<SizeText>,
     /// How long a request waits for another one that fetches the same; 5s by default.
     lock: Option<DurationText>,
     /// Requests for a key until its response is stored, from 1 to 1000; 1 by default.
@@ -131,6 +138,9 @@ impl Settings for CacheSettings {
         let rules = self.rules()?;
         let found = compiling.known_cache(&self.store).map_err(|names| no_cache(&self.store, &names))?;
         let body_max = self.body_max.as_ref().map_or(BODY_MAX, |size| size.0);
+        if let Some(slice) = &self.slice {
+            check_slice(slice.0, found.as_deref())?;
+        }
         if let Some(store) = found.as_deref() {
             check_disk(store, body_max, self.body_max.is_some())?;
         }
@@ -148,7 +158,8 @@ impl Settings for CacheSettings {
             tags: tags.map_err(|message| Issue::at("tags", message))?,
             has_status_field: self.status_field,
             follows_clients: self.client_directives,
-            counts: counts(compiling),
+            slice: self.slice.as_ref().map(|size| size.0),
+            counts: counts(compiling, self.slice.is_some()),
         };
         let Some(store) = found else { return Ok(Steps::of_request(NoStep)) };
         let step = CacheStep(Arc::new(cache), store);
@@ -174,7 +185,7 @@ impl CacheSettings {
     }
 }
 
-fn counts(compiling: &mut Compiling<'_>) -> Counts {
+fn counts(compiling: &mut Compiling<'_>, has_slices: bool) -> Counts {
     Counts {
         hit: compiling.counter("hit"),
         missed: compiling.counter("missed"),
@@ -182,6 +193,7 @@ fn counts(compiling: &mut Compiling<'_>) -> Counts {
         revalidated: compiling.counter("revalidated"),
         stale: compiling.counter("stale"),
         bypassed: compiling.counter("bypassed"),
+        slices: has_slices.then(|| compiling.counter("slice_fetched")),
     }
 }
 
@@ -209,6 +221,29 @@ fn check_disk(store: &CacheStore, body_max: u64, is_given: bool) -> Result<(), I
         format!("`body_max` is {body_max} bytes, and the disk of cache `{}` holds {}", store.settings().name, disk.max);
     let issue = Issue::at(if is_given { "body_max" } else { "store" }, message);
     Err(issue.suggest("raise `disk.max` of the cache, or lower `body_max`"))
+}
+
+/// Reports slices that are too small or too large, or that the cache could not store.
+fn check_slice(size: u64, store: Option<&CacheStore>) -> Result<(), Issue> {
+    if !(SLICE_BYTES_MIN..=SLICE_BYTES_MAX).contains(&size) {
+        let issue = Issue::at("slice", format!("a slice of {size} bytes is not from 64KiB to 64MiB"));
+        return Err(issue.suggest("write a size such as 1MiB"));
+    }
+    let Some(store) = store else { return Ok(()) };
+    let (memory, name) = (store.settings().memory, &store.settings().name);
+    if store.disk().is_none() && size > memory / FILLING_SHARE {
+        let message = format!(
+            "a slice of {size} bytes is more than a quarter of the {memory} bytes of cache `{name}`: none could be stored"
+        );
+        return Err(Issue::at("slice", message).suggest("lower it, or raise `memory` of the cache"));
+    }
+    match store.disk().map(Disk::settings).filter(|disk| disk.max < size) {
+        Some(disk) => {
+            let message = format!("a slice has {size} bytes, and the disk of cache `{name}` holds {}", disk.max);
+            Err(Issue::at("slice", message).suggest("raise `disk.max` of the cache, or lower `slice`"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The first part of the keys, of this filter of this route alone. In memory it stays with those that take its place in later plans. On disk

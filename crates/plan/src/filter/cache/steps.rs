@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use model::{FieldName, Method, RequestHead};
 
+use super::slices::ask_for;
 use crate::cache::control::{Directives, trimmed};
 use crate::cache::fresh::Rules;
 use crate::cache::key::{Parameters, write_url};
 use crate::cache::serve::strip_conditions;
+use crate::cache::slice::Slice;
 use crate::cache::validate::named;
 use crate::cache::{Begun, CacheStore, DiskAsk, DiskRead, Entry, Served, Waiter};
 use crate::expression::{Condition, Value};
-use crate::filter::cached::{Fetch, Refresh, Told};
+use crate::filter::cached::{Fetch, Refresh, Replaced, SliceFetch, Told};
 use crate::filter::{Awaited, CacheStatus, EventCounter, Flow, Found, Need, RequestStep, Turn};
 
 /// Bytes of a key; a request with a longer one passes by.
@@ -39,6 +41,8 @@ pub(in crate::filter) struct Cache {
     pub tags: Option<FieldName>,
     pub has_status_field: bool,
     pub follows_clients: bool,
+    /// Bytes of a slice, where responses are fetched in slices.
+    pub slice: Option<u64>,
     pub counts: Counts,
 }
 
@@ -49,6 +53,8 @@ pub(in crate::filter) struct Counts {
     pub revalidated: EventCounter,
     pub stale: EventCounter,
     pub bypassed: EventCounter,
+    /// Slices that were fetched behind the first of a response.
+    pub slices: Option<EventCounter>,
 }
 
 /// All steps of the filter.
@@ -104,6 +110,10 @@ impl RequestStep for CacheStep {
         };
         self.look(head, turn, Looking { may_wait, read })
     }
+
+    fn fetches_by(&self) -> Option<usize> {
+        Some(self.0.note)
+    }
 }
 
 impl CacheStep {
@@ -133,7 +143,7 @@ impl CacheStep {
         Flow::Continue
     }
 
-    fn key(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Option<Vec<u8>> {
+    pub(super) fn key(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Option<Vec<u8>> {
         let mut key = Vec::with_capacity(160);
         key.extend_from_slice(self.0.partition.to_string().as_bytes());
         key.push(0);
@@ -152,10 +162,16 @@ impl CacheStep {
         let hash = self.1.hash(&key, turn.chance);
         let now = turn.unix_seconds();
         let asked = self.asked(head);
-        let mut stale = match self.stored((hash, &key), (head, &asked), read.clone(), turn) {
+        let mut stale = match self.stored(Place { hash, key: &key, slice: None }, (head, &asked), read.clone(), turn) {
             Ok(flow) => return flow,
             Err(stale) => stale,
         };
+        if stale.is_none() && self.0.slice.is_some() {
+            let looking = Looking { may_wait, read: read.clone() };
+            if let Some(flow) = self.look_for_slice((hash, &key), (head, &asked), looking, turn) {
+                return flow;
+            }
+        }
         if asked.only_if_cached {
             return Flow::refuse(504, "nothing is stored for this request");
         }
@@ -169,7 +185,7 @@ impl CacheStep {
                 Ok(begun) => {
                     pilot = Some(begun);
                     // Another flight may have ended since the first look.
-                    match self.stored((hash, &key), (head, &asked), read, turn) {
+                    match self.stored(Place { hash, key: &key, slice: None }, (head, &asked), read, turn) {
                         Ok(flow) => return flow,
                         Err(found) => stale = found,
                     }
@@ -182,10 +198,11 @@ impl CacheStep {
                 Err(_) => {}
             }
         }
-        self.fetch(head, turn, Fetching { hash, key, now, stale, may_store, is_part, pilot })
+        let fetching = Fetching { hash, key, now, stale, may_store, is_part, pilot, slice: None };
+        self.fetch(head, turn, fetching)
     }
 
-    fn wait(&self, waiter: Waiter, turn: &mut Turn<'_>) -> Flow {
+    pub(super) fn wait(&self, waiter: Waiter, turn: &mut Turn<'_>) -> Flow {
         let lock = turn.now + self.0.lock;
         let Some(cached) = turn.notes.begin_cached(self.0.note) else { return Flow::Continue };
         cached.waits += 1;
@@ -194,24 +211,29 @@ impl CacheStep {
     }
 
     /// Answers by what is stored, if that may be, or has it be read; else returns what is stored and must be validated first. `read` is what
-    /// is known from the disk.
-    fn stored(
+    /// is known from the disk. `slice`: it must be this one, of the response of a key of this hash.
+    pub(super) fn stored(
         &self,
-        (hash, key): (u64, &[u8]),
+        Place { hash, key, slice }: Place<'_>,
         (head, asked): (&RequestHead, &Directives),
         read: Option<Arc<Entry>>,
         turn: &mut Turn<'_>,
     ) -> Result<Flow, Option<Arc<Entry>>> {
         let now = turn.unix_seconds();
-        if read.is_some()
+        if read.as_ref().is_some_and(|read| *read.key == *key)
             && let Some(cached) = turn.notes.cached(self.0.note)
         {
             cached.is_from_disk = true;
         }
         // What was read is in memory by now, if it is small.
+        let read = read.filter(|read| *read.key == *key);
         let Some(entry) = self.1.find((hash, key), &head.fields).or(read) else {
             return self.read((hash, key), head, turn).ok_or(None);
         };
+        if slice.is_some_and(|(slice, of)| self.representation(slice, of, &entry).is_none()) {
+            self.1.remove(hash, &entry);
+            return Err(None);
+        }
         let left = entry.fresh_for(now);
         let age = entry.clock.age(now);
         let is_wanted = !asked.no_cache && asked.max_age.is_none_or(|max| age <= max);
@@ -226,7 +248,7 @@ impl CacheStep {
         if head.received_method() == Method::Get
             && let Ok(pilot) = self.1.begin_flight(hash)
         {
-            self.refresh(head, (hash, key), (&entry, pilot), turn);
+            self.refresh(head, Place { hash, key, slice }, (&entry, pilot), turn);
         }
         Ok(self.serve(entry, head, (CacheStatus::Stale, left), turn))
     }
@@ -266,7 +288,11 @@ impl CacheStep {
         }
         let forwarded = (status == CacheStatus::Revalidated).then_some("stale");
         self.tell(turn, Told { is_hit: forwarded.is_none(), forwarded, ttl: Some(left), is_stored: false });
-        Flow::Stored(Box::new(Served::new(entry, head, now)))
+        let served = Box::new(Served::new(entry, head, now));
+        if served.is_slice() {
+            self.leave_slices(&served, head, turn);
+        }
+        Flow::Stored(served)
     }
 
     /// Counts an answer from a file.
@@ -281,7 +307,7 @@ impl CacheStep {
     fn refresh(
         &self,
         head: &RequestHead,
-        (hash, key): (u64, &[u8]),
+        Place { hash, key, slice }: Place<'_>,
         (entry, pilot): (&Arc<Entry>, crate::cache::flight::Pilot),
         turn: &mut Turn<'_>,
     ) {
@@ -289,10 +315,20 @@ impl CacheStep {
         let mut head = head.clone();
         let request = head.clone();
         let validates = validate(&mut head, entry);
+        if let Some((slice, _)) = slice {
+            ask_for(slice, &mut head);
+        }
+        // One that must be the same: else it is as outdated as those beside it.
+        let of = slice.and_then(|(slice, of)| self.representation(slice, of, entry));
+        let (of_hash, of_key) = match slice {
+            Some((_, of)) => (of, Box::default()),
+            None => (hash, key.into()),
+        };
+        let slice = slice.map(|(slice, _)| Box::new(SliceFetch { slice, hash, key: key.into(), of }));
         let fetch = Fetch {
             store: Arc::clone(&self.1),
-            hash,
-            key: key.into(),
+            hash: of_hash,
+            key: of_key,
             request,
             is_personal: turn.notes.is_personal(),
             begun: Begun { at: now, purges: self.1.purges() },
@@ -301,6 +337,7 @@ impl CacheStep {
             validates,
             may_store: true,
             ready: None,
+            slice,
         };
         if let Some(cached) = turn.notes.begin_cached(self.0.note) {
             cached.refresh = Some(Refresh { head, number: self.0.note, fetch });
@@ -308,8 +345,8 @@ impl CacheStep {
     }
 
     /// Has the request go to an endpoint, for a response that is stored.
-    fn fetch(&self, head: &mut RequestHead, turn: &mut Turn<'_>, fetching: Fetching) -> Flow {
-        let Fetching { hash, key, now, stale, may_store, is_part, pilot } = fetching;
+    pub(super) fn fetch(&self, head: &mut RequestHead, turn: &mut Turn<'_>, fetching: Fetching) -> Flow {
+        let Fetching { hash, key, now, stale, may_store, is_part, pilot, slice } = fetching;
         let is_personal = turn.notes.is_personal();
         let (status, counter, forwarded) = match &stale {
             Some(_) => (CacheStatus::Expired, &self.0.counts.expired, "stale"),
@@ -317,6 +354,9 @@ impl CacheStep {
         };
         let Some(cached) = turn.notes.begin_cached(self.0.note) else { return Flow::Continue };
         let request = head.clone();
+        if slice.is_some() {
+            cached.replaced = Some(Replaced::take(head));
+        }
         let validates = match &stale {
             Some(entry) => validate(head, entry),
             None => {
@@ -326,6 +366,9 @@ impl CacheStep {
                 false
             }
         };
+        if let Some(fetched) = &slice {
+            ask_for(fetched.slice, head);
+        }
         cached.told = Told { forwarded: Some(forwarded), ..Told::default() };
         cached.fetch = Some(Fetch {
             store: Arc::clone(&self.1),
@@ -339,6 +382,7 @@ impl CacheStep {
             validates,
             may_store,
             ready: None,
+            slice,
         });
         turn.notes.set_cache_status(status);
         turn.count(counter);
@@ -368,27 +412,37 @@ impl CacheStep {
     }
 }
 
+/// Where a response is stored.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub hash: u64,
+    pub key: &'a [u8],
+    /// It is this slice of the response of a key of this hash.
+    pub slice: Option<(Slice, u64)>,
+}
+
 /// How a look goes on.
-struct Looking {
+pub(super) struct Looking {
     /// It may wait for another exchange.
-    may_wait: bool,
+    pub may_wait: bool,
     /// What was read from the disk.
-    read: Option<Arc<Entry>>,
+    pub read: Option<Arc<Entry>>,
 }
 
 /// What is fetched.
-struct Fetching {
-    hash: u64,
-    key: Vec<u8>,
-    now: u64,
-    stale: Option<Arc<Entry>>,
-    may_store: bool,
-    is_part: bool,
-    pilot: Option<crate::cache::flight::Pilot>,
+pub(super) struct Fetching {
+    pub hash: u64,
+    pub key: Vec<u8>,
+    pub now: u64,
+    pub stale: Option<Arc<Entry>>,
+    pub may_store: bool,
+    pub is_part: bool,
+    pub pilot: Option<crate::cache::flight::Pilot>,
+    pub slice: Option<Box<SliceFetch>>,
 }
 
 /// Makes a request one that asks whether an entry is still good (RFC 9111 section 4.3.1). `false`: that cannot be asked.
-fn validate(head: &mut RequestHead, entry: &Entry) -> bool {
+pub(super) fn validate(head: &mut RequestHead, entry: &Entry) -> bool {
     strip_conditions(head);
     let mut validates = false;
     for (name, value) in [("if-none-match", entry.etag()), ("if-modified-since", entry.last_modified())] {

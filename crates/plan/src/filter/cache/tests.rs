@@ -51,6 +51,24 @@ fn exchange(chain: &Chain, at: u64, fields: &[(&str, &str)], (status, list): (u1
     flow
 }
 
+#[test]
+fn slices_have_bounds_and_fit_into_their_cache() {
+    let issue = |slice: &str| {
+        let cache = model::cache::Cache { name: "pages".into(), memory: 1 << 20, disk: None };
+        let made = chain_with(json!({ "store": "pages", "slice": slice }), &[Arc::new(CacheStore::new(cache, None))]);
+        made.err().map(|issues| issues[0].clone())
+    };
+    assert_eq!([issue("64KiB"), issue("256KiB")], [None, None]);
+    for size in ["65535", "0", "64MB", "65MiB"].map(|size| (size, issue(size).unwrap())) {
+        let is_within = size.0 == "64MB";
+        assert_eq!(size.1.message.contains("is not from 64KiB to 64MiB"), !is_within, "{size:?}");
+        assert!(size.1.path.ends_with("slice") && size.1.suggestion.is_some(), "{size:?}");
+    }
+    let large = issue("262145").unwrap();
+    assert!(large.message.contains("more than a quarter of the 1048576 bytes of cache `pages`"), "{large:?}");
+    assert_eq!(large.suggestion.as_deref(), Some("lower it, or raise `memory` of the cache"));
+}
+
 const FRESH: (u16, &[(&str, &str)]) = (200, &[("cache-control", "max-age=10"), ("etag", "\"1\"")]);
 
 #[test]

@@ -157,6 +157,10 @@ impl<'p> Conversation<'p> {
     ) -> Result<Option<Next>, Fault> {
         match exchange.instead_of_endpoint().await {
             Ok(None) => Ok(None),
+            Ok(Some(Instead::Stored(served))) if served.is_relayed() => {
+                served.write_head(exchange.response());
+                Ok(None)
+            }
             Ok(Some(page)) => self.show_instead(exchange, parsed, page).await.map(Some),
             Err(Fault::Redirected) => {
                 self.discard_response(exchange, parsed).await;
