@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime};
 
 use config::{Beside, Diagnostic, Diagnostics, Loaded, Loader};
 use model::provider::{NameLookup, Provider};
-use model::snapshot::{Cluster, EndpointsFrom, LogFormat, LogTarget};
+use model::snapshot::{AccessLog, Cluster, EndpointsFrom, LogFormat, LogTarget};
 use model::{Issue, Snapshot};
 use plan::Plan;
 
@@ -309,16 +309,13 @@ fn compile(
 
 /// What is wrong with the lines of access logs.
 fn log_lines(loaded: &Loaded) -> Vec<Issue> {
-    let lines = loaded.snapshot.access_logs.iter().enumerate().filter_map(|(index, log)| match &log.format {
-        LogFormat::Line(line) => Some((index, line)),
-        LogFormat::Json | LogFormat::Clf | LogFormat::Combined => None,
-    });
-    lines
-        .filter_map(|(index, line)| {
-            let wrong = telemetry::check_line(line).err()?;
-            Some(Issue::at(loaded.template_of(index), wrong))
-        })
-        .collect()
+    let wrong = |(index, log): (usize, &AccessLog)| {
+        let LogFormat::Line(line) = &log.format else { return None };
+        let values: Vec<&str> = log.values.iter().map(|(name, _)| name.as_str()).collect();
+        let wrong = telemetry::check_line(line, &values).err()?;
+        Some(Issue::at(loaded.template_of(index), wrong))
+    };
+    loaded.snapshot.access_logs.iter().enumerate().filter_map(wrong).collect()
 }
 
 /// Folders of access logs that are not there: opening the log would fail, and `check` is to say so before.

@@ -85,6 +85,8 @@ pub const QUEUE_PAGE_BYTES_MAX: usize = 64 * 1024;
 pub const WEIGHT_MAX: u32 = 1_000;
 /// Bytes of one worker's access-log ring. A full ring drops the record and counts it.
 pub const LOG_RING_BYTES: usize = 1 << 20;
+/// Expressions whose values one access log writes.
+pub const LOG_VALUES_MAX: usize = 64;
 /// Bytes of records that wait for a receiver of syslog messages over TCP. More are lost and counted.
 pub const SYSLOG_WAITING_BYTES_MAX: usize = 4 << 20;
 /// Longest value of an attribute that is written into a cookie; browsers ignore longer ones (RFC 6265bis section 5.6).

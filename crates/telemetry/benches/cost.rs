@@ -104,8 +104,10 @@ fn main() {
         ("no log", None),
     ] {
         let target = LogTarget::File(PathBuf::from("/dev/null"));
-        let logs: Vec<AccessLog> =
-            format.into_iter().map(|format| AccessLog { target: target.clone(), format, when: None }).collect();
+        let logs: Vec<AccessLog> = format
+            .into_iter()
+            .map(|format| AccessLog { target: target.clone(), format, when: None, values: Vec::new() })
+            .collect();
         let open = AccessLogs::open(&logs, 1).expect("/dev/null can be written");
         let mut writer = open.writer(0);
         measure(name, |turn| {

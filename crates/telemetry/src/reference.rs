@@ -72,7 +72,8 @@ fn access_log() -> String {
         let _ = writeln!(page, "| `{name}` | {json} | {meaning} |");
     }
     for (name, _, meaning) in NAMED_VARIABLES {
-        let _ = writeln!(page, "| `{name}:NAME` | no | {meaning} |");
+        let json = if name == "value" { "in `values`" } else { "no" };
+        let _ = writeln!(page, "| `{name}:NAME` | {json} | {meaning} |");
     }
     for (key, field) in JSON_FIELDS {
         let _ = writeln!(page, "| (`request_header:{field}`) | as `{key}` | |");

@@ -79,6 +79,7 @@ mod large;
 mod listener_addresses;
 mod listener_connections;
 mod log_formats;
+mod log_values;
 mod logs;
 mod maintenance;
 mod maps;

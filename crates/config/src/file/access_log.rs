@@ -1,5 +1,7 @@
 //! Access logs.
 
+use std::collections::BTreeMap;
+
 use model::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,10 @@ pub struct AccessLog {
     /// Which exchanges are written; by default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<LogWhen>,
+    /// Values of CEL expressions, by names of letters, digits and `_`: `{value:NAME}` in a line, and in `values` of a JSON record. They
+    /// are computed once the exchange is over, such as `tables.abuse.requests_rate`. At most 64.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, String>,
 }
 
 /// Which exchanges an access log contains.

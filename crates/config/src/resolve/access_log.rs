@@ -1,7 +1,7 @@
 //! Access logs.
 
 use model::Address;
-use model::limits::SYSLOG_TAG_BYTES_MAX;
+use model::limits::{LOG_VALUES_MAX, SYSLOG_TAG_BYTES_MAX};
 use model::snapshot::{self, SyslogAddress};
 
 use serde_json::Value;
@@ -10,6 +10,9 @@ use super::Resolver;
 use crate::diagnostic::did_you_mean;
 use crate::file::{self, KnownLogFormat, LOG_FORMATS};
 use crate::tree::Node;
+
+/// Longest name of a value in an access log.
+const VALUE_NAME_BYTES_MAX: usize = 64;
 
 impl Resolver<'_> {
     pub(super) fn access_log(&mut self, index: usize, log: &mut file::AccessLog) -> Option<snapshot::AccessLog> {
@@ -27,7 +30,32 @@ impl Resolver<'_> {
             },
         };
         let when = log.when.as_ref().map(|when| when.expression.clone());
-        Some(snapshot::AccessLog { target, format: format?, when })
+        let format = format?;
+        let values = self.log_values(&at, log, &format);
+        Some(snapshot::AccessLog { target, format, when, values })
+    }
+
+    /// Checks the names of values. The expressions are compiled later.
+    fn log_values(&mut self, at: &str, log: &file::AccessLog, format: &snapshot::LogFormat) -> Vec<(String, String)> {
+        if matches!(format, snapshot::LogFormat::Clf | snapshot::LogFormat::Combined) && !log.values.is_empty() {
+            let span = self.key_span(at, "values");
+            let message = "`values` has no effect with a format that is fixed".to_owned();
+            let mend = "use `format: line` with a `line` that names them, such as `{value:NAME}`, or `format: json`";
+            self.sink.push(span, message, Some(mend.to_owned()));
+        }
+        if log.values.len() > LOG_VALUES_MAX {
+            let message = format!("{} values are too many", log.values.len());
+            self.report(&format!("{at}/values"), message, Some(format!("one log has at most {LOG_VALUES_MAX}")));
+        }
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        for name in log.values.keys() {
+            if name.is_empty() || name.len() > VALUE_NAME_BYTES_MAX || !name.bytes().all(is_plain) {
+                let message = format!("`{}` cannot be the name of a value", name.escape_debug());
+                let mend = format!("use letters, digits and `_`, {VALUE_NAME_BYTES_MAX} at most");
+                self.report(&format!("{at}/values"), message, Some(mend));
+            }
+        }
+        log.values.iter().map(|(name, text)| (name.clone(), text.clone())).collect()
     }
 
     fn log_format(&mut self, at: &str, log: &file::AccessLog) -> Option<snapshot::LogFormat> {

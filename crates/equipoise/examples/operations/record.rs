@@ -74,7 +74,8 @@ fn metrics() {
 /// The record is formatted and put into the ring of its worker. The thread that empties the ring is not counted.
 fn log(format: LogFormat) {
     with_record(|mut record| {
-        let logs = [AccessLog { target: LogTarget::File(PathBuf::from("/dev/null")), format, when: None }];
+        let logs =
+            [AccessLog { target: LogTarget::File(PathBuf::from("/dev/null")), format, when: None, values: Vec::new() }];
         let logs = AccessLogs::open(&logs, 1).unwrap_or_else(|error| panic!("{error}"));
         let mut writer = logs.writer(0);
         let mut write = || {

@@ -13,6 +13,9 @@ pub struct AccessLog {
     pub format: LogFormat,
     /// An expression: only exchanges for which it holds are written. `None`: all.
     pub when: Option<String>,
+    /// Names and expressions whose values a line may hold, in the order of their names; at most
+    /// [`LOG_VALUES_MAX`](crate::limits::LOG_VALUES_MAX).
+    pub values: Vec<(String, String)>,
 }
 
 /// Where a log goes.

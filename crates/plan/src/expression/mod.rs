@@ -193,6 +193,16 @@ impl Value {
         &self.used
     }
 
+    /// Returns whether it reads a table, for which its subject needs a time.
+    pub fn reads_tables(&self) -> bool {
+        !self.used.tables.is_empty()
+    }
+
+    /// Returns whether the value is a number, written in decimal. One with a fraction may also be `NaN` or `inf`.
+    pub fn is_number(&self) -> bool {
+        matches!(self.text, Text::OfNumber(_) | Text::OfReal(_))
+    }
+
     /// Calls with the value; with an empty text if there is none. The value may hold any bytes. `scratch` as in [`Condition::is_true`].
     #[inline]
     pub fn with<R>(&self, of: Subject<'_>, scratch: &mut Vec<u8>, call: impl FnOnce(&[u8]) -> R) -> R {

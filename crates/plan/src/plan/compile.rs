@@ -17,14 +17,14 @@ use crate::cache::CacheStore;
 use crate::cluster::ClusterPlan;
 use crate::cluster::own_tlvs::OwnTlvs;
 use crate::cluster::subset::{self, SubsetPlan};
-use crate::expression::{Condition, Names, Scope, Tables, Used};
+use crate::expression::{Names, Tables, Used};
 use crate::filter::variables::Stage;
 use crate::filter::{Chain, Template};
 use crate::health::expectation;
 use crate::limit::PerAddress;
 use crate::map::{MapPlan, Maps};
 use crate::plan::listeners::listener_plan;
-use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots, caches, tables};
+use crate::plan::{ActionPlan, ListenerPlan, ListenerTarget, Plan, RoutePlan, Slots, caches, logs, tables};
 use crate::route::choice::ClusterChoice;
 use crate::route::conditions::Conditions;
 use crate::route::redirect::RedirectPlan;
@@ -45,13 +45,27 @@ pub fn compile(snapshot: Arc<Snapshot>, previous: Option<&Plan>, generation: u64
     compiler.issues.extend(wrong);
     let routes = compiler.routes();
     let listeners = compiler.listeners(&routes);
-    let log_conditions = compiler.log_conditions();
+    let mut wrong_logs = Vec::new();
+    let (log_conditions, log_values) = logs::compile(&snapshot.access_logs, compiler.names(), &mut wrong_logs);
+    compiler.issues.extend(wrong_logs);
     let Compiler { clusters, tables, caches, maps, issues, .. } = compiler;
     if !issues.is_empty() {
         return Err(issues);
     }
     let slots = Slots::of(&clusters);
-    Ok(Plan { generation, snapshot, listeners, clusters, routes, tables, caches, slots, maps, log_conditions })
+    Ok(Plan {
+        generation,
+        snapshot,
+        listeners,
+        clusters,
+        routes,
+        tables,
+        caches,
+        slots,
+        maps,
+        log_conditions,
+        log_values,
+    })
 }
 
 struct Compiler<'a> {
@@ -289,21 +303,6 @@ impl<'a> Compiler<'a> {
             plans.extend(whole.map(|(rest, counted)| listener_plan(listener, rest, counted, old)));
         }
         plans
-    }
-
-    fn log_conditions(&mut self) -> Arc<[Option<Condition>]> {
-        let logs = &self.snapshot.access_logs;
-        if logs.iter().all(|log| log.when.is_none()) {
-            return Arc::default();
-        }
-        let mut all = Vec::with_capacity(logs.len());
-        for (place, log) in logs.iter().enumerate() {
-            let compiled =
-                log.when.as_deref().map(|text| Condition::compile_with(text, Scope::Log, self.names())).transpose();
-            let path = || format!("access_logs/{place}/when/expression");
-            all.push(self.take(compiled.map_err(|issue| vec![issue]), path).flatten());
-        }
-        all.into()
     }
 
     fn no_keep_alive(&mut self, listener: &Listener) -> Option<Option<AgentList>> {

@@ -4,6 +4,7 @@ mod caches;
 pub(crate) mod compile;
 mod effect;
 mod listeners;
+mod logs;
 pub(crate) mod publish;
 mod tables;
 
@@ -18,7 +19,7 @@ use crate::agents::AgentList;
 use crate::cache::CacheStore;
 use crate::cluster::ClusterPlan;
 use crate::cluster::state::{ClusterState, ListenerState};
-use crate::expression::Condition;
+use crate::expression::{Condition, Value};
 use crate::limit::{LimitName, LimitState, PerAddress};
 use crate::map::MapPlan;
 use crate::route::router::Router;
@@ -51,6 +52,8 @@ pub struct Plan {
     pub maps: Vec<Arc<MapPlan>>,
     /// The condition of each access log, in the order of the snapshot; nothing where no log has one.
     pub log_conditions: Arc<[Option<Condition>]>,
+    /// The values that each access log computes, in the order of the snapshot; nothing where no log has any.
+    pub log_values: Arc<[Box<[Value]>]>,
 }
 
 /// Places of clusters in [`Plan::clusters`], by the slots of their states.

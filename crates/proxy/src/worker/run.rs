@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::command::{Command, Commit, Try};
 use super::{Trial, Worker};
 use crate::accept::Accepting;
-use crate::access_logs::WorkerLogs;
+use crate::access_logs::{LogExpressions, WorkerLogs};
 use crate::bound::{Bound, Opened, is_same_place};
 use crate::clients;
 use crate::handover::on_worker;
@@ -166,9 +166,9 @@ fn take_over(running: &Running, commit: Commit) {
     before.retire_pools(&built);
     tried.iter().for_each(|tried| tried.retire_pools(&built));
     let listeners = built.plan.listeners.clone();
-    let conditions = Arc::clone(&built.plan.log_conditions);
+    let expressions = LogExpressions::of(&built.plan);
     *worker.plan.borrow_mut() = built;
-    *worker.logs.borrow_mut() = commit.logs.map(|logs| WorkerLogs::new(&logs, worker.index, conditions));
+    *worker.logs.borrow_mut() = commit.logs.map(|logs| WorkerLogs::new(&logs, worker.index, expressions));
     running.listening.borrow_mut().retain_mut(|accepting| {
         let transport = accepting.bound.transport;
         let same = |listener: &Arc<ListenerPlan>| {

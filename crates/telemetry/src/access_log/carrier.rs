@@ -108,7 +108,7 @@ impl Shared {
         let mut targets = Vec::new();
         for log in logs {
             let invalid = |message| io::Error::new(io::ErrorKind::InvalidInput, message);
-            formats.push(Compiled::new(&log.format).map_err(invalid)?);
+            formats.push(Compiled::new(log).map_err(invalid)?);
             let target = Target { log: log.target.clone(), next: Mutex::default() };
             *held(&target.next) = target.open()?;
             targets.push(target);

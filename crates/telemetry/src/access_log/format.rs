@@ -2,10 +2,10 @@
 
 use model::FieldName;
 use model::proxy_protocol::TlvName;
-use model::snapshot::LogFormat;
+use model::snapshot::{AccessLog, LogFormat};
 use model::template::{self, Piece as TemplatePiece};
 
-use super::value::{Variable, value, write_value};
+use super::value::{Value, Variable, value, write_value};
 use crate::record::Record;
 use crate::text::{Clock, Escape};
 
@@ -71,13 +71,18 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
 ];
 
 /// The variables that take a name, with one for an example, and what it names.
-pub(crate) const NAMED_VARIABLES: [(&str, (&str, &str), &str); 3] = [
+pub(crate) const NAMED_VARIABLES: [(&str, (&str, &str), &str); 4] = [
     ("request_header", ("a field name", "user-agent"), "First field of this name in the request"),
     ("response_header", ("a field name", "user-agent"), "First field of this name in the response sent to the client"),
     (
         "proxy_tlv",
         ("the name of a TLV", "authority"),
         "Value of this name (`authority`) or type (`0xea`) in the PROXY header of version 2 that the connection began with",
+    ),
+    (
+        "value",
+        ("the name of one of the log's `values`", "NAME"),
+        "Value of the expression that has this name in `values` of the log",
     ),
 ];
 
@@ -96,6 +101,17 @@ enum Piece {
     RequestHeader(FieldName),
     ResponseHeader(FieldName),
     ProxyTlv(TlvName),
+    /// The value at this place of the log's own.
+    Own(usize),
+}
+
+/// Appends the value at a place of a log's `values` to an empty buffer. Returns whether it is a number.
+pub(super) type ValueOf<'a> = dyn FnMut(usize, &mut Vec<u8>) -> bool + 'a;
+
+/// Where the values of a log's own come from, with a buffer for one of them.
+pub(super) struct Own<'a> {
+    pub value_of: &'a mut ValueOf<'a>,
+    pub bytes: &'a mut Vec<u8>,
 }
 
 /// A format, ready to write.
@@ -106,41 +122,46 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// Compiles a format; the error is that of [`check_line`].
-    pub(crate) fn new(format: &LogFormat) -> Result<Self, String> {
-        match format {
-            LogFormat::Json => Self::json(),
-            LogFormat::Line(text) => Self::line(text),
-            LogFormat::Clf => Self::line(CLF),
-            LogFormat::Combined => Self::line(COMBINED),
+    /// Compiles the format of a log; the error is that of [`check_line`].
+    pub(crate) fn new(log: &AccessLog) -> Result<Self, String> {
+        let names: Vec<&str> = log.values.iter().map(|(name, _)| name.as_str()).collect();
+        match &log.format {
+            LogFormat::Json => Self::json(&names),
+            LogFormat::Line(text) => Self::line(text, &names),
+            LogFormat::Clf => Self::line(CLF, &[]),
+            LogFormat::Combined => Self::line(COMBINED, &[]),
         }
     }
 
-    fn line(text: &str) -> Result<Self, String> {
-        let mut pieces = compile(text)?;
+    fn line(text: &str, values: &[&str]) -> Result<Self, String> {
+        let mut pieces = compile(text, values)?;
         pieces.push(Piece::Text((*b"\n").into()));
         Ok(Self { pieces, escape: Escape::Line })
     }
 
-    fn json() -> Result<Self, String> {
+    fn json(values: &[&str]) -> Result<Self, String> {
         let mut pieces = Vec::new();
-        let mut key = |name: &str, piece| {
-            let before = if pieces.is_empty() { "{" } else { "," };
+        let mut key = |before: &str, name: &str, piece| {
+            let before = if pieces.is_empty() { "{" } else { before };
             pieces.push(Piece::Text(format!("{before}\"{name}\":").into_bytes().into()));
             pieces.push(piece);
         };
         for (name, variable, _) in VARIABLES.iter().filter(|(_, variable, _)| !NOT_IN_JSON.contains(variable)) {
-            key(name, Piece::Variable(*variable));
+            key(",", name, Piece::Variable(*variable));
         }
         for (name, field) in JSON_FIELDS {
-            key(name, Piece::RequestHeader(FieldName::new(field)?));
+            key(",", name, Piece::RequestHeader(FieldName::new(field)?));
         }
-        pieces.push(Piece::Text((*b"}\n").into()));
+        // In an object of their own, where no name can be that of a variable. Names need no escape.
+        for (place, name) in values.iter().enumerate() {
+            key(if place == 0 { ",\"values\":{" } else { "," }, name, Piece::Own(place));
+        }
+        pieces.push(Piece::Text(if values.is_empty() { &b"}\n"[..] } else { b"}}\n" }.into()));
         Ok(Self { pieces, escape: Escape::Json })
     }
 
     /// Appends a record as one line, its end included.
-    pub(crate) fn write(&self, record: &Record<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, record: &Record<'_>, clock: &mut Clock, out: &mut Vec<u8>, own: &mut Own<'_>) {
         for piece in &self.pieces {
             let value = match piece {
                 Piece::Text(text) => {
@@ -151,6 +172,12 @@ impl Compiled {
                 Piece::RequestHeader(name) => record.request.and_then(|head| head.fields.get(name)).into(),
                 Piece::ResponseHeader(name) => record.response.and_then(|head| head.fields.get(name)).into(),
                 Piece::ProxyTlv(name) => record.facts.sender.and_then(|sender| sender.tlvs.find(*name)).into(),
+                Piece::Own(place) => {
+                    own.bytes.clear();
+                    let is_number = (own.value_of)(*place, own.bytes);
+                    let bytes = own.bytes.as_slice();
+                    if is_number { Value::digits(bytes) } else { Some(bytes).into() }
+                }
             };
             write_value(value, self.escape, clock, out);
         }
@@ -161,25 +188,28 @@ impl Compiled {
 ///
 /// # Errors
 /// A sentence that says what is wrong: the syntax, a variable that does not exist (with the nearest one that does), or an
-/// argument that is missing, superfluous or no field name.
-pub fn check_line(text: &str) -> Result<(), String> {
-    compile(text).map(|_| ())
+/// argument that is missing, superfluous, no field name, or not in `values`, the names of the log's own.
+pub fn check_line(text: &str, values: &[&str]) -> Result<(), String> {
+    compile(text, values).map(|_| ())
 }
 
-fn compile(text: &str) -> Result<Vec<Piece>, String> {
-    template::parse(text)?.into_iter().map(compile_piece).collect()
+fn compile(text: &str, values: &[&str]) -> Result<Vec<Piece>, String> {
+    template::parse(text)?.into_iter().map(|piece| compile_piece(piece, values)).collect()
 }
 
-fn compile_piece(piece: TemplatePiece) -> Result<Piece, String> {
+fn compile_piece(piece: TemplatePiece, values: &[&str]) -> Result<Piece, String> {
     match piece {
         // A line feed of the operator's own would make two lines of one record.
         TemplatePiece::Literal(text) if text.contains(['\n', '\r']) => {
             Err("a log line cannot contain a line break".to_owned())
         }
         TemplatePiece::Literal(text) => Ok(Piece::Text(text.into_bytes().into())),
-        TemplatePiece::Variable { name, argument: Some(argument) } => compile_named(&name, &argument),
+        TemplatePiece::Variable { name, argument: Some(argument) } => compile_named(&name, &argument, values),
         TemplatePiece::Variable { name, argument: None } => match VARIABLES.iter().find(|(known, ..)| *known == name) {
             Some((_, variable, _)) => Ok(Piece::Variable(*variable)),
+            None if values.contains(&name.as_str()) => {
+                Err(format!("there is no variable `{{{name}}}`: write `{{value:{name}}}` for the value of this log"))
+            }
             None => match NAMED_VARIABLES.iter().find(|(known, ..)| *known == name) {
                 Some((_, (what, example), _)) => Err(format!("`{{{name}}}` needs {what}: `{{{name}:{example}}}`")),
                 None => Err(unknown(&name)),
@@ -188,11 +218,15 @@ fn compile_piece(piece: TemplatePiece) -> Result<Piece, String> {
     }
 }
 
-fn compile_named(name: &str, argument: &str) -> Result<Piece, String> {
+fn compile_named(name: &str, argument: &str, values: &[&str]) -> Result<Piece, String> {
     match name {
         "request_header" => Ok(Piece::RequestHeader(FieldName::new(argument)?)),
         "response_header" => Ok(Piece::ResponseHeader(FieldName::new(argument)?)),
         "proxy_tlv" => Ok(Piece::ProxyTlv(TlvName::parse(argument)?)),
+        "value" => match values.iter().position(|known| *known == argument) {
+            Some(place) => Ok(Piece::Own(place)),
+            None => Err(unknown_value(argument, values)),
+        },
         _ if VARIABLES.iter().any(|(known, ..)| *known == name) => {
             Err(format!("`{{{name}}}` takes nothing after a colon"))
         }
@@ -209,6 +243,21 @@ fn unknown(name: &str) -> String {
         }
         _ => format!("there is no variable `{{{name}}}`"),
     }
+}
+
+fn unknown_value(name: &str, values: &[&str]) -> String {
+    let nearest = values.iter().map(|known| (distance(name, known), known)).min();
+    match nearest {
+        None => format!("this log has no `values`: write `values: {{ {name}: \"…\" }}` beside its `format`"),
+        Some((distance, nearest)) if distance <= 2.max(name.len() / 2) => {
+            format!("`values` of this log has no `{name}`: did you mean `{{value:{nearest}}}`?")
+        }
+        Some(_) => format!("`values` of this log has no `{name}`, only {}", quoted(values)),
+    }
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the edit distance. Names far longer than any variable are not compared to the end.

@@ -24,8 +24,8 @@ use model::snapshot::AccessLog;
 use crate::record::Record;
 use crate::text::Clock;
 use carrier::{CLOSE_MAX, Carrier, Shared};
-use format::Compiled;
 pub use format::{CLF, COMBINED, check_line};
+use format::{Compiled, Own};
 
 /// A line longer than this gives its buffer back afterwards.
 const KEPT_LINE_BYTES_MAX: usize = 64 * 1024;
@@ -62,7 +62,13 @@ impl AccessLogs {
     pub fn writer(self: &Arc<Self>, worker: usize) -> LogWriter {
         assert!(worker < self.shared.workers(), "worker {worker} of {}", self.shared.workers());
         self.shared.join();
-        LogWriter { shared: Arc::clone(&self.shared), worker, line: Vec::new(), clock: Clock::default() }
+        LogWriter {
+            shared: Arc::clone(&self.shared),
+            worker,
+            line: Vec::new(),
+            value: Vec::new(),
+            clock: Clock::default(),
+        }
     }
 
     /// Reopens all files by their paths, as after a rotation (SIGUSR1). What was recorded before goes to the old
@@ -108,6 +114,8 @@ pub struct LogWriter {
     shared: Arc<Shared>,
     worker: usize,
     line: Vec<u8>,
+    /// One of the values that are computed for a line.
+    value: Vec<u8>,
     clock: Clock,
 }
 
@@ -116,22 +124,33 @@ impl LogWriter {
     #[inline]
     pub fn write(&mut self, record: &Record<'_>) {
         if !self.shared.formats().is_empty() {
-            self.write_where(record, |_| true);
+            self.write_where(record, |_| true, |_, _, _| false);
         }
     }
 
-    /// Writes a record to the logs that want it, which are known by their places.
-    pub fn write_where(&mut self, record: &Record<'_>, mut is_wanted: impl FnMut(usize) -> bool) {
+    /// Writes a record to the logs that want it, which are known by their places. `value_of` appends the value at a place of a log's
+    /// `values` to an empty buffer, and returns whether it is a number: `value_of(log, place, buffer)`. It is only asked for values that
+    /// the line holds.
+    pub fn write_where(
+        &mut self,
+        record: &Record<'_>,
+        mut is_wanted: impl FnMut(usize) -> bool,
+        mut value_of: impl FnMut(usize, usize, &mut Vec<u8>) -> bool,
+    ) {
         for (log, format) in self.shared.formats().iter().enumerate() {
             if !is_wanted(log) {
                 continue;
             }
             self.line.clear();
-            Compiled::write(format, record, &mut self.clock, &mut self.line);
+            let mut of_log = |place: usize, value: &mut Vec<u8>| value_of(log, place, value);
+            let mut own = Own { value_of: &mut of_log, bytes: &mut self.value };
+            Compiled::write(format, record, &mut self.clock, &mut self.line, &mut own);
             self.shared.push(self.worker, log, &self.line);
         }
-        if self.line.capacity() > KEPT_LINE_BYTES_MAX {
-            self.line = Vec::new();
+        for buffer in [&mut self.line, &mut self.value] {
+            if buffer.capacity() > KEPT_LINE_BYTES_MAX {
+                *buffer = Vec::new();
+            }
         }
     }
 }

@@ -14,12 +14,29 @@ use crate::record::Kind;
 use crate::testing::{Draft, request};
 
 fn log(path: &Path, format: &str) -> AccessLog {
-    AccessLog { target: LogTarget::File(path.to_owned()), format: LogFormat::Line(format.to_owned()), when: None }
+    AccessLog {
+        target: LogTarget::File(path.to_owned()),
+        format: LogFormat::Line(format.to_owned()),
+        when: None,
+        values: Vec::new(),
+    }
 }
 
 fn formatted(format: &LogFormat, record: &Record<'_>) -> String {
-    let mut out = Vec::new();
-    Compiled::new(format).unwrap().write(record, &mut Clock::default(), &mut out);
+    with_values(format, record, &[])
+}
+
+/// Formats with these values of the log: name, value, whether it is a number.
+fn with_values(format: &LogFormat, record: &Record<'_>, values: &[(&str, &[u8], bool)]) -> String {
+    let named = values.iter().map(|(name, ..)| ((*name).to_owned(), String::new())).collect();
+    let log = AccessLog { target: LogTarget::Stdout, format: format.clone(), when: None, values: named };
+    let (mut out, mut bytes) = (Vec::new(), Vec::new());
+    let mut value_of = |place: usize, out: &mut Vec<u8>| {
+        out.extend_from_slice(values[place].1);
+        values[place].2
+    };
+    let mut own = Own { value_of: &mut value_of, bytes: &mut bytes };
+    Compiled::new(&log).unwrap().write(record, &mut Clock::default(), &mut out, &mut own);
     String::from_utf8(out).unwrap()
 }
 
@@ -101,12 +118,65 @@ fn a_wrong_template_is_explained() {
         ("a\nb", "line break"),
         ("{path", "never closed"),
     ] {
-        let message = check_line(template).unwrap_err();
+        let message = check_line(template, &[]).unwrap_err();
         assert!(message.contains(expected), "{template}: {message}");
     }
-    assert!(!check_line("{zzzzzzzzzzzzzzzzzzzz}").unwrap_err().contains("mean"));
+    assert!(!check_line("{zzzzzzzzzzzzzzzzzzzz}", &[]).unwrap_err().contains("mean"));
     for template in [COMBINED, EVERYTHING, "", "{request_header:X-Forwarded-For}"] {
-        assert_eq!(check_line(template), Ok(()));
+        assert_eq!(check_line(template, &[]), Ok(()));
+    }
+}
+
+#[test]
+fn a_value_of_the_log_is_a_variable_of_its_lines_and_a_member_of_its_json() {
+    let draft = Draft::default();
+    let facts = draft.facts();
+    let record = draft.record(&facts);
+    let values: [(&str, &[u8], bool); 5] = [
+        ("rate", b"-12", true),
+        ("half", b"0.5", true),
+        ("none", b"", true),
+        ("odd", b"NaN", true),
+        ("digits", b"007", false),
+    ];
+    let template = "{value:digits} {value:rate} {value:half} {value:none} {value:odd}".to_owned();
+    assert_eq!(with_values(&LogFormat::Line(template), &record, &values), "007 -12 0.5 - NaN\n");
+    let json: serde_json::Value = serde_json::from_str(&with_values(&LogFormat::Json, &record, &values)).unwrap();
+    let wanted = serde_json::json!({ "rate": -12, "half": 0.5, "none": null, "odd": "NaN", "digits": "007" });
+    assert_eq!((&json["values"], &json["status"]), (&wanted, &200.into()));
+    let without: serde_json::Value = serde_json::from_str(&formatted(&LogFormat::Json, &record)).unwrap();
+    assert!(without.get("values").is_none());
+}
+
+#[test]
+fn a_value_that_a_log_does_not_have_is_explained() {
+    for (template, values, expected) in [
+        ("{value:rate}", &[][..], "this log has no `values`: write `values: { rate: \"…\" }` beside its `format`"),
+        ("{value:raet}", &["rate", "errors"], "has no `raet`: did you mean `{value:rate}`?"),
+        ("{value:zzzzzzzz}", &["rate", "errors"], "has no `zzzzzzzz`, only `rate`, `errors`"),
+        ("{rate}", &["rate"], "there is no variable `{rate}`: write `{value:rate}`"),
+        ("{value}", &["rate"], "`{value}` needs the name of one of the log's `values`: `{value:NAME}`"),
+    ] {
+        let message = check_line(template, values).unwrap_err();
+        assert!(message.contains(expected), "{template}: {message}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_of_a_value_give_one_safe_line_and_one_json_object(bytes: Vec<u8>, is_number: bool) {
+        let draft = Draft::default();
+        let facts = draft.facts();
+        let record = draft.record(&facts);
+        let values: [(&str, &[u8], bool); 1] = [("v", &bytes, false)];
+        let line = with_values(&LogFormat::Line("\"{value:v}\"".to_owned()), &record, &values);
+        assert!(line.ends_with("\"\n") && line.bytes().filter(|byte| *byte == b'\n' || *byte == b'"').count() == 3);
+        // Numbers come from expressions; a text that is passed as one must not end the object either.
+        let is_number = is_number && serde_json::from_slice::<serde_json::Number>(&bytes).is_ok();
+        let values: [(&str, &[u8], bool); 1] = [("v", &bytes, is_number)];
+        let json = with_values(&LogFormat::Json, &record, &values);
+        assert_eq!(json.lines().count(), 1);
+        assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok(), "{json}");
     }
 }
 
@@ -198,7 +268,7 @@ proptest! {
 
     #[test]
     fn any_template_is_compiled_or_refused_but_never_fails(text: String) {
-        let _ = check_line(&text);
+        let _ = check_line(&text, &["a"]);
     }
 }
 
@@ -220,7 +290,7 @@ fn every_record_of_every_worker_reaches_every_log_once_and_in_order() {
     let (lines, json) = (folder.path().join("a.log"), folder.path().join("b.json"));
     let logs = [
         log(&lines, "{sent_bytes} {request_id}"),
-        AccessLog { target: LogTarget::File(json.clone()), format: LogFormat::Json, when: None },
+        AccessLog { target: LogTarget::File(json.clone()), format: LogFormat::Json, when: None, values: Vec::new() },
     ];
     let open = AccessLogs::open_with(&logs, 2, 64 << 20).unwrap();
     std::thread::scope(|scope| {

@@ -66,6 +66,8 @@ pub(crate) enum Value<'a> {
     /// Ours: needs no escape.
     Plain(&'static str),
     Number(u64),
+    /// A number as JSON writes it.
+    Digits(&'a [u8]),
     Millis(Duration),
     Time(SystemTime),
     TimeLocal(SystemTime),
@@ -73,6 +75,14 @@ pub(crate) enum Value<'a> {
     Address(&'a Address),
     Uri(&'a RequestHead),
     RequestLine(&'a RequestHead),
+}
+
+impl<'a> Value<'a> {
+    /// Returns a number that is written already. What JSON has no number for, such as `NaN`, is a text.
+    pub(crate) fn digits(written: &'a [u8]) -> Self {
+        let is_json = written.iter().all(|byte| byte.is_ascii_digit() || b"-.".contains(byte));
+        if is_json && !written.is_empty() { Self::Digits(written) } else { Some(written).into() }
+    }
 }
 
 impl<'a> From<Option<&'a [u8]>> for Value<'a> {
@@ -151,6 +161,7 @@ pub(crate) fn write_value(value: Value<'_>, escape: Escape, clock: &mut Clock, o
     match value {
         Value::Missing => out.extend_from_slice(if escape == Escape::Json { b"null" } else { b"-" }),
         Value::Number(number) => text::push_number(out, number),
+        Value::Digits(digits) => out.extend_from_slice(digits),
         Value::Millis(duration) => text::push_millis(out, duration),
         _ if escape == Escape::Json => {
             out.push(b'"');
@@ -193,6 +204,6 @@ fn write_text(value: Value<'_>, escape: Escape, clock: &mut Clock, out: &mut Vec
                 Version::Http3 => b" HTTP/3.0",
             });
         }
-        Value::Missing | Value::Number(_) | Value::Millis(_) => (),
+        Value::Missing | Value::Number(_) | Value::Digits(_) | Value::Millis(_) => (),
     }
 }
