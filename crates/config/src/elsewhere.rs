@@ -1,20 +1,15 @@
 //! Words of other products, and what to write here instead: keys and values that a person brings along.
 
+mod blocks;
 mod guide;
 mod values;
 mod words;
 
+use crate::tree::Step;
+use blocks::is_same;
 use guide::Guide;
 use values::VALUES;
 use words::{SAYINGS, WORDS, Word};
-
-/// Whether both are the same word, however it is spelt.
-fn is_same(one: &str, other: &str) -> bool {
-    fn bare(word: &str) -> impl Iterator<Item = char> + '_ {
-        word.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).map(|c| c.to_ascii_lowercase())
-    }
-    bare(one).eq(bare(other))
-}
 
 /// What may be written at a place.
 #[derive(Clone, Copy)]
@@ -92,6 +87,27 @@ fn turned(word: &str, place: Place<'_>) -> Option<String> {
     let (bound, rest) = plain.split_once('_')?;
     let name = format!("{rest}_{bound}");
     (matches!(bound, "max" | "min") && (place.is_free)(&name)).then(|| format!("did you mean `{name}`?"))
+}
+
+/// What to write for a key that this block does not have, but that people write there.
+pub(crate) fn key_of_block(path: &[Step<'_>], word: &str) -> Option<String> {
+    blocks::key(block(path)?, word).map(str::to_owned)
+}
+
+/// What to write for one value at a path where a map must stand.
+pub(crate) fn value_alone(path: &[Step<'_>], value: &str) -> Option<String> {
+    let (Step::Key(key), above) = path.split_last()? else { return None };
+    blocks::alone(block(above)?, &key.text, value)
+}
+
+/// Returns the name of the block at a path: of the filter, or of the map at the top that it is a member of; empty for the file.
+fn block<'a>(path: &[Step<'a>]) -> Option<&'a str> {
+    match path {
+        [] => Some(""),
+        [Step::Key(all), Step::Key(_)] if matches!(all.text.as_str(), "caches" | "tables") => Some(&all.text),
+        [.., Step::Key(filters), Step::Index(_), Step::Key(filter)] if filters.text == "filters" => Some(&filter.text),
+        _ => None,
+    }
 }
 
 /// What to write for a value that another product has under what we call `key`.

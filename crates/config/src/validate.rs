@@ -252,7 +252,10 @@ impl<'a> Validator<'a> {
             Some(Step::Key(key)) if shape(map) == Shape::Map => mend_empty(&key.text, node),
             _ => None,
         };
-        let suggestion = suggestion.or_else(|| self.mend_type(map, node));
+        // What comes from the environment may be secret.
+        let text = node.text().filter(|_| shape(map) == Shape::Map && !node.is_from_environment());
+        let alone = || elsewhere::value_alone(&self.path, text?);
+        let suggestion = suggestion.or_else(alone).or_else(|| self.mend_type(map, node));
         self.report(self.focus(node), mismatch(&self.subject(), &wanted, node), suggestion);
         false
     }

@@ -435,3 +435,40 @@ fn a_filter_that_a_cache_goes_past_is_warned_of() {
     );
     assert!(bad.stderr.contains("list `address_list` before `cache`"), "{}", bad.stderr);
 }
+
+#[test]
+fn keys_of_other_products_in_a_filter_name_what_the_filter_has() {
+    let check = |filter: &str| {
+        let origin = Origin::saying("in");
+        let text = Setup::to(&origin).top("caches: { pages: {} }").route(format!("filters: [{{ {filter} }}]")).text();
+        let own = folder();
+        std::fs::write(own.path().join("check.yaml"), text.replace("DIR", "/tmp")).expect("our folder");
+        command_in(own.path(), &["check", "-c", "check.yaml"]).stderr
+    };
+    for (filter, wanted) in [
+        ("cache: { store: pages, valid: { 200: 10m } }", "`ttl: { \"200\": 10m, any: 1m }`"),
+        ("cache: { store: pages, ttl: 10m }", "`ttl: { any: 10m }`"),
+        ("cache: { store: pages, key: \"$uri\" }", "`key: { only: [id] }`"),
+        ("cache: { cache: pages }", "write `store: NAME`"),
+        ("mirror: { to: site }", "write `cluster: NAME`"),
+        ("mirror: { cluster: site, percent: 10 }", "write `share: 10%`"),
+        ("compress: { min_length: 1k }", "write `size_min: 1KiB`"),
+        ("compress: { mime_types: [text/html] }", "write `types: [text/html, application/json]`"),
+        ("files: { directory: /srv }", "write `root: /srv/www`"),
+        ("files: { alias: /srv }", "write `root: /srv/www`"),
+        ("files: { path: /srv }", "write `root: /srv/www`"),
+    ] {
+        let told = check(filter);
+        assert!(told.contains(wanted), "{filter}: {told}");
+    }
+    // What is suggested is right.
+    for filter in [
+        "cache: { store: pages, ttl: { any: 10m }, key: { only: [id] } }",
+        "cache: { store: pages, ttl: { \"200\": 10m, any: 1m }, stale_if_error: 1h }",
+        "cache: { store: pages, key: { add: [{ expression: 'request.headers[\"accept-language\"]' }] } }",
+        "mirror: { cluster: site, share: 10% }",
+        "compress: { size_min: 1KiB, types: [text/html, application/json], levels: { gzip: 5 }, algorithms: [br, gzip] }",
+    ] {
+        assert_eq!(check(filter), "", "{filter}");
+    }
+}

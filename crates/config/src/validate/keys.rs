@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{ALL_FILTERS, ALL_KEYS, NAME_RULE, Validator, check_name};
 use crate::changes::NAMED;
+use crate::elsewhere;
 use crate::file::{DEFAULTS, DEFAULTS_KEY, NAME_FORMAT, Protocol, WHEN};
 use crate::tree::{ByName, Key, Node, Step};
 use crate::wording::{may_hold, mend_place, similar_key};
@@ -60,6 +61,9 @@ impl<'a> Validator<'a> {
             _ => None,
         };
         if let Some(mend) = mend_place((key.text.as_str(), value), properties, (self.root, filter)) {
+            return Some(mend);
+        }
+        if let Some(mend) = elsewhere::key_of_block(&self.path, &key.text) {
             return Some(mend);
         }
         // A filter is looked for among filters; `when` is none.

@@ -428,3 +428,29 @@ clusters:
     ];
     assert_eq!(told, wanted);
 }
+
+/// The suggestions about what this block is given.
+fn mends(text: &str) -> Vec<String> {
+    about(&format!("listeners: {{ a: {{ bind: '127.0.0.1:0' }} }}\n{text}"))
+}
+
+#[test]
+fn keys_of_other_products_in_a_block_name_what_the_block_has() {
+    for (block, wanted) in [
+        ("caches: { pages: { path: /tmp } }", "write `disk: { path: /var/cache/pages, max: 10GiB }`"),
+        ("caches: { pages: { max_size: 1GiB } }", "write `disk: { path: /var/cache/pages, max: 10GiB }`"),
+        ("caches: { pages: { disk: /tmp } }", "write `disk: { path: /tmp, max: 10GiB }`"),
+        ("stick_table: { type: ip }", "write `tables: { NAME: { key: client, rates: { requests: 10s } } }`"),
+        ("stick_tables: { a: {} }", "write `tables: { NAME: { key: client, rates: { requests: 10s } } }`"),
+        ("tables: { a: { type: ip } }", "`key: client`"),
+        ("tables: { a: { size: 1m } }", "write `keys_max: 100000`"),
+        (
+            "tables: { a: { store: http_req_rate } }",
+            "write `counters: [requests, errors]` and `rates: { requests: 10s }`",
+        ),
+        ("tables: { a: { ttl: 1m } }", "write `expire: 10m`"),
+    ] {
+        let told = mends(block);
+        assert!(told.iter().any(|told| told.contains(wanted)), "{block}: {told:?}");
+    }
+}
