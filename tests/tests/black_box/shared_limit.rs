@@ -292,3 +292,131 @@ fn a_store_that_is_killed_under_load_and_comes_back_costs_no_request() {
         outcome.expect("what was waited for");
     });
 }
+
+/// Answers with the cost that the path names, and a limit that takes it from what two instances share.
+fn tokens() -> Origin {
+    Origin::answering(|request| {
+        let cost = request.target().trim_start_matches('/').to_owned();
+        format!("HTTP/1.1 200 OK\r\nX-Tokens: {cost}\r\nContent-Length: 2\r\n\r\nin").into_bytes()
+    })
+}
+
+const TOKENS: &str =
+    " }, headers: true, cost: { expression: '0' }, response_cost: { expression: 'int(response.headers[\"x-tokens\"])'";
+
+fn lost(product: &Product) -> f64 {
+    product.metric("equipoise_filter_events_total", &["event=\"charge_lost\""])
+}
+
+#[test]
+fn what_a_response_costs_is_a_debt_over_all_instances_until_it_is_paid() {
+    let (origin, redis) = (tokens(), Redis::start(None));
+    let [one, other] = [(); 2].map(|()| setup(&origin, redis.address, TOKENS).start());
+    let asked = |product: &Product, cost: &str| {
+        let response = product.get(&format!("/{cost}"));
+        (response.status(), response.field("ratelimit").unwrap_or_default().to_owned())
+    };
+    let (status, left) = asked(&one, "20");
+    assert!(status == 200 && left.contains("r=30"), "{status} {left}");
+    eventually("the other instance sees it", || asked(&other, "0").1.contains("r=30"));
+    // What is missing, negative, or no number takes nothing.
+    for cost in ["0", "-7", "none", "", "99999999999999999999999"] {
+        assert_eq!(asked(&one, cost).0, 200, "{cost}");
+    }
+    assert!(asked(&other, "0").1.contains("r=30"));
+    // All that is left and more: a debt.
+    assert_eq!(asked(&other, "31").0, 200);
+    eventually("the first instance sees it", || asked(&one, "0").0 == 429);
+    assert_eq!(asked(&other, "0").0, 429);
+    let wait = |product: &Product| -> u64 {
+        product.get("/0").field("retry-after").and_then(|text| text.parse().ok()).expect("a number")
+    };
+    assert!((7_000..=7_200).contains(&wait(&one)), "one of the debt, and one to go on: {}", wait(&one));
+    // No answer, however large it says it was, keeps a key out for more than a day.
+    assert!(redis.ask("FLUSHALL").contains("OK"));
+    assert_eq!(asked(&one, "9223372036854775807").0, 200);
+    eventually("it is charged", || asked(&other, "0").0 == 429);
+    assert!((86_400..=90_000).contains(&wait(&other)), "{}", wait(&other));
+    for product in [&one, &other] {
+        assert_eq!(lost(product), 0.0);
+        product.expect_metric("equipoise_filter_events_total", &["event=\"away\""], 0.0);
+    }
+}
+
+#[test]
+fn charges_of_many_responses_at_once_are_all_taken() {
+    let (origin, redis) = (tokens(), Redis::start(None));
+    let text =
+        |address| setup(&origin, address, TOKENS).text().replace("burst: 50", "burst: 100000").replace("1/h", "12/h");
+    let products = [(); 2].map(|()| Product::start(&text(redis.address)));
+    std::thread::scope(|scope| {
+        for product in &products {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut peer = product.connect();
+                    (0..100).for_each(|_| assert_eq!(peer.get("/7").status(), 200));
+                });
+            }
+        }
+    });
+    eventually("all of 800 times 7 is taken", || {
+        products[0].get("/0").field("ratelimit").is_some_and(|left| left.contains("r=94400"))
+    });
+    assert_eq!(products.each_ref().map(lost), [0.0; 2]);
+}
+
+#[test]
+fn a_charge_that_a_killed_store_does_not_take_is_counted_and_held_here_or_forgotten() {
+    let origin = tokens();
+    for (when_away, after) in [("local", 429), ("open", 200), ("closed", 503)] {
+        let mut redis = Redis::start(None);
+        let product = setup(&origin, redis.address, &format!(", when_away: {when_away}{TOKENS}")).start();
+        let mut peer = product.connect();
+        assert_eq!(peer.get("/1").status(), 200);
+        eventually("it is charged", || redis.ask("DBSIZE").contains(":1"));
+        redis.kill();
+        let away = || product.metric("equipoise_filter_events_total", &["event=\"away\""]);
+        eventually("it is missed", || {
+            peer.get("/60");
+            away() >= 2.0
+        });
+        assert_eq!(peer.get("/60").status(), after, "{when_away}");
+        if when_away == "open" {
+            assert!(lost(&product) >= 1.0, "{}", lost(&product));
+        }
+        let back = Redis::start_at(redis.address, None);
+        eventually("responses are charged again", || {
+            peer.get("/60").status();
+            back.ask("DBSIZE").contains(":1")
+        });
+        eventually("and the limit holds again", || peer.get("/0").status() == 429);
+    }
+}
+
+#[test]
+fn a_response_does_not_wait_for_a_store_that_has_stopped_and_its_cost_is_counted_here() {
+    let redis = Redis::start(None);
+    let (release, gate) = std::sync::mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let origin = Origin::answering(move |request| {
+        if request.target() == "/held" {
+            gate.lock().expect("the only one").recv_timeout(Duration::from_secs(20)).expect("the test goes on");
+        }
+        b"HTTP/1.1 200 OK\r\nX-Tokens: 60\r\nContent-Length: 2\r\n\r\nin".to_vec()
+    });
+    let text = setup(&origin, redis.address, TOKENS).text().replace("timeout: 5s", "timeout: 100ms");
+    let product = Product::start_in(folder(), &text, 1);
+    let mut peer = product.connect();
+    peer.send("GET /held HTTP/1.1\r\nHost: test\r\n\r\n");
+    eventually("the endpoint has the request", || origin.requests().len() == 1);
+    // Far longer than the test takes: it ends with the store.
+    let mut pausing = Peer::connect(redis.address);
+    pausing.send("CLIENT PAUSE 60000 ALL\r\n");
+    assert_eq!(pausing.take(5), b"+OK\r\n");
+    let begun = Instant::now();
+    release.send(()).expect("the endpoint waits");
+    assert_eq!(peer.response().status(), 200);
+    assert!(begun.elapsed() < Duration::from_millis(1_900), "{:?}", begun.elapsed());
+    eventually("the charge is given up", || lost(&product) == 1.0);
+    assert_eq!(peer.get("/").status(), 429, "it counts here while the store is away");
+}

@@ -137,12 +137,13 @@ pub use guarded::{Guarded, GuardedResponse, Noted};
 pub use hold::{Hold, HoldCounts, Spool, Usage};
 pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
 pub use need::{
-    Apart, Awaited, Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreLogin, TakeReply,
-    TooLong, Work,
+    Apart, Awaited, Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreCost, StoreLogin,
+    TakeReply, TooLong, Work,
 };
 pub use notes::{CacheStatus, LimitStatus, Note, Notes};
 pub use redirected::{Followed, Redirected};
 pub use settings::Settings;
+pub use shared_limit::Charge;
 pub use streamed::{Part, StreamedResponse};
 pub use template::Template;
 pub use turn::Turn;

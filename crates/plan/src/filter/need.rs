@@ -105,10 +105,34 @@ pub struct StoreAsk {
     pub key: Vec<u8>,
     /// The interval, the burst, and what a request may be ahead at most, in microseconds.
     pub arguments: Arc<[String; 3]>,
-    /// What the request costs, in microseconds; `None`: one interval.
-    pub cost: Option<String>,
+    /// What is taken, if not one interval.
+    pub cost: Option<StoreCost>,
     /// How long to wait.
     pub timeout: Duration,
+}
+
+/// What a request or its response takes of a key, in microseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreCost {
+    /// How much.
+    pub amount: String,
+    /// How far a key with debts may be ahead of its time; `None`: there are no debts.
+    pub furthest: Option<String>,
+    /// It is taken whatever is left: a debt at most.
+    pub is_charge: bool,
+}
+
+impl StoreAsk {
+    /// Returns the arguments of the script in the store, behind the key.
+    pub fn script_arguments(&self) -> Vec<&[u8]> {
+        let mut all: Vec<&[u8]> = self.arguments.iter().map(String::as_bytes).collect();
+        if let Some(cost) = &self.cost {
+            all.push(cost.amount.as_bytes());
+            all.extend(cost.furthest.as_ref().map(String::as_bytes));
+            all.extend((cost.is_charge && cost.furthest.is_some()).then_some(&b"charge"[..]));
+        }
+        all
+    }
 }
 
 /// How to log in at a store.

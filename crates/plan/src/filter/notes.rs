@@ -11,6 +11,7 @@ use super::cached::{Cached, Fetch, Refresh};
 use super::changes::FieldChanges;
 use super::ended::{AtEnd, Ended, Pending};
 use super::mirror::Mirror;
+use super::shared_limit::Charge;
 use crate::jose::Claims;
 
 /// What one filter has noted, under the number that [`super::Compiling::note`] gave it.
@@ -118,6 +119,8 @@ pub struct Notes {
     pub cookies: Vec<String>,
     /// Copies that are sent with the request, once its cluster is known.
     pub mirrors: Vec<Arc<Mirror>>,
+    /// What the response takes of limits that several instances share. It is sent once the filters have seen the response.
+    pub charges: Vec<Charge>,
     user: Vec<u8>,
     has_user: bool,
     claims: Option<Arc<Claims>>,
@@ -136,6 +139,7 @@ impl Notes {
         self.statuses = Statuses::default();
         self.body_max = None;
         self.mirrors.clear();
+        self.charges.clear();
         self.cookies.clear();
         self.has_user = false;
         self.claims = None;

@@ -12,12 +12,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::limit_key::{RequestKey, RequestKeySetting};
+use super::need::StoreCost;
 use super::notes::LimitStatus;
 use super::over::{Excess, Over, too_many};
 use super::settings::Settings;
-use super::shared_limit::{Shared, SharedLimit, WhenAway};
+use super::shared_limit::{Instead, Shared, SharedLimit, WhenAway};
 use super::{
-    Compiling, EventCounter, FilterEntry, Flow, Found, Need, Note, RequestStep, ResponseStep, ResponseView, Steps, Turn,
+    Compiling, EventCounter, FilterEntry, Flow, Found, Need, Note, RequestStep, ResponseStep, ResponseView, Spent,
+    Steps, Turn,
 };
 use crate::expression::{Amount, AmountText, Scope};
 use crate::limit::{Limit, Rates, Verdict};
@@ -81,7 +83,8 @@ a number that is too long has no value. Check its form first: `request.query["n"
 `response_cost` takes what is known only when the response comes, such as the tokens that a language model has used: an expression over its
 status and header fields. It is taken when the head of the response passes this filter, whatever is left, so that a key may go into debt: its
 requests are refused until the debt is paid at `rate`, within a day at most. A cost that is missing is 0. The request itself has taken `cost`,
-1 by default. It cannot be combined with `shared`; `cost` can.
+1 by default. With `shared`, it is sent to the store beside the response, which does not wait. A cost that the store does not take is
+counted as `charge_lost`; with `when_away: local`, this process counts it instead.
 
 `headers: true` adds `ratelimit-policy` and `ratelimit` (draft-ietf-httpapi-ratelimit-headers) to all responses of requests that were
 counted: `q` is the burst, `w` the seconds in which it refills, `r` the remaining allowance, and `t` the seconds until the next request is allowed if nothing is left, or else until the allowance is full.
@@ -149,9 +152,9 @@ impl Settings for RateLimit {
             return Err(Issue::at("keys_max", message).suggest("leave it out for 100000"));
         }
         let key = self.key.compile(self.ipv6_prefix, compiling)?;
-        let cost = Cost::compile((self.cost, self.response_cost), self.shared.is_some(), compiling)?;
+        let cost = Cost::compile((self.cost, self.response_cost), compiling)?;
         let name = format!("{} {} {key:?}", self.rate, limit.burst);
-        let shared = self.shared.map(|shared| shared.compile(&limit, name, compiling)).transpose()?;
+        let shared = self.shared.map(|shared| shared.compile(&limit, name, compiling)).transpose()?.map(Arc::new);
         // What is counted by another key, or lies elsewhere in the table, is of no use to the next plan.
         let rates = compiling.kept(&format!("{key:?} {keys_max}"), || Rates::new(keys_max as usize));
         let headers = self.headers.then(|| Headers::new(compiling.note(), &self.rate, &limit));
@@ -159,7 +162,8 @@ impl Settings for RateLimit {
         let cost = cost.map(Arc::new);
         let response: Option<Box<dyn ResponseStep>> = match &cost {
             Some(cost) if cost.response.is_some() => {
-                Some(Box::new(ChargeStep { limit, rates: Arc::clone(&rates), cost: Arc::clone(cost), headers }))
+                let (rates, cost, shared) = (Arc::clone(&rates), Arc::clone(cost), shared.clone());
+                Some(Box::new(ChargeStep { limit, rates, cost, headers, shared }))
             }
             _ => headers.map(|headers| Box::new(headers) as Box<dyn ResponseStep>),
         };
@@ -182,16 +186,16 @@ struct RateLimitStep {
     /// What requests cost, if not one each.
     cost: Option<Arc<Cost>>,
     /// Where it is counted, if not here.
-    shared: Option<SharedLimit>,
+    shared: Option<Arc<SharedLimit>>,
 }
 
 impl RequestStep for RateLimitStep {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         match &self.shared {
             Some(shared) if !turn.is_rehearsal => {
-                let cost = self.cost.as_ref().map(|cost| self.limit.cost_in_microseconds(cost.of_request(head, turn)));
-                let ask = self.key.with(head, turn, |key, _| shared.ask(key, cost));
-                Flow::Need(Need::Store(ask))
+                let cost = self.cost.as_ref().map(|cost| cost.in_store(&self.limit, head, turn));
+                let key = self.key.with(head, turn, |key, _| shared.stored_key(key));
+                Flow::Need(Need::Store(Box::new(shared.ask(key, cost))))
             }
             _ => self.judge(head, turn),
         }
@@ -199,16 +203,7 @@ impl RequestStep for RateLimitStep {
 
     fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
         match (found, &self.shared) {
-            (Found::Store(Ok(spent)), _) => {
-                let verdict = match &self.cost {
-                    None => self.limit.verdict(spent.is_allowed, spent.ahead),
-                    Some(cost) => {
-                        let cost = cost.of_request(head, turn);
-                        self.limit.verdict_of_cost(spent.is_allowed, spent.ahead, cost)
-                    }
-                };
-                self.decide(&verdict, turn)
-            }
+            (Found::Store(Ok(spent)), _) => self.judged(spent, head, turn),
             (Found::Store(Err(_)), Some(shared)) => self.without(shared, head, turn),
             _ => {
                 // How long the client should wait is another time after the wait.
@@ -225,6 +220,35 @@ impl RequestStep for RateLimitStep {
 }
 
 impl RateLimitStep {
+    /// Goes on with what the store has said.
+    fn judged(&self, spent: Spent, head: &RequestHead, turn: &mut Turn<'_>) -> Flow {
+        let verdict = match &self.cost {
+            None => self.limit.verdict(spent.is_allowed, spent.ahead),
+            Some(cost) => {
+                let amount = cost.of_request(head, turn);
+                if spent.is_allowed {
+                    let taken = self.limit.judge_cost(spent.ahead, 0, amount).0;
+                    self.await_charge(Some(taken), head, turn);
+                }
+                self.limit.verdict_of_cost(spent.is_allowed, spent.ahead, amount)
+            }
+        };
+        self.decide(&verdict, turn)
+    }
+
+    /// Keeps the key in the store for what the response costs. `ahead`: how far it is ahead of its time with this request, if that is known.
+    fn await_charge(&self, ahead: Option<u64>, head: &RequestHead, turn: &mut Turn<'_>) {
+        let response = self.cost.as_ref().and_then(|cost| cost.response.as_ref());
+        let (Some((_, note)), Some(shared)) = (response, &self.shared) else { return };
+        let is_local = shared.when_away == WhenAway::Local;
+        let owing = self.key.with(head, turn, |key, turn| Owing {
+            key: shared.stored_key(key),
+            number: is_local.then(|| self.rates.number_of(key, turn.now, turn.chance)),
+            ahead,
+        });
+        turn.notes.keep(*note, Box::new(owing));
+    }
+
     /// Judges a request by what this process has counted.
     fn judge(&self, head: &RequestHead, turn: &mut Turn<'_>) -> Flow {
         if let Some(cost) = &self.cost {
@@ -277,7 +301,11 @@ impl RateLimitStep {
         turn.count(&shared.away);
         match shared.when_away {
             WhenAway::Local => self.judge(head, turn),
-            WhenAway::Open => Flow::Continue,
+            WhenAway::Open => {
+                // The store may be back when the response comes.
+                self.await_charge(None, head, turn);
+                Flow::Continue
+            }
             WhenAway::Closed => Flow::refuse(503, "the rate limit is not available"),
         }
     }
@@ -306,20 +334,20 @@ impl Cost {
         self.request.as_ref().map_or(Some(1), |cost| cost.of_request(head, turn)).unwrap_or(1)
     }
 
+    /// Returns the same for a judge elsewhere.
+    fn in_store(&self, limit: &Limit, head: &RequestHead, turn: &mut Turn<'_>) -> StoreCost {
+        let amount = limit.cost_in_microseconds(self.of_request(head, turn));
+        let furthest = self.response.is_some().then(|| limit.furthest_in_microseconds());
+        StoreCost { amount, furthest, is_charge: false }
+    }
+
     /// Compiles the costs of requests and of responses. `None`: a request costs one.
     fn compile(
         (request, response): (Option<AmountText>, Option<AmountText>),
-        is_shared: bool,
         compiling: &mut Compiling<'_>,
     ) -> Result<Option<Self>, Issue> {
         if request.is_none() && response.is_none() {
             return Ok(None);
-        }
-        if is_shared && response.is_some() {
-            let issue = Issue::at("response_cost", "`response_cost` cannot be combined with `shared`");
-            return Err(
-                issue.suggest("count costs in each instance: leave `shared` out, and divide `rate` by their number")
-            );
         }
         let request = request.map(|cost| cost.compile(Scope::Request, compiling).map_err(|issue| issue.below("cost")));
         let response =
@@ -329,12 +357,40 @@ impl Cost {
     }
 }
 
+/// What a request that the store has let through leaves for its response.
+struct Owing {
+    /// As it is in the store.
+    key: Vec<u8>,
+    /// The key in the table of this process, if that counts while the store is away.
+    number: Option<u64>,
+    /// Nanoseconds that the key was ahead of its time, with this request.
+    ahead: Option<u64>,
+}
+
 /// Takes what a response costs.
 struct ChargeStep {
     limit: Limit,
     rates: Arc<Rates>,
     cost: Arc<Cost>,
     headers: Option<Headers>,
+    /// Where it is counted, if not here.
+    shared: Option<Arc<SharedLimit>>,
+}
+
+impl ChargeStep {
+    /// Has the store take what a response costs, once. The fields for the client say what is left of what the store has said.
+    #[cold]
+    fn charge_shared(&self, shared: &SharedLimit, (owing, cost): (Owing, u64), turn: &mut Turn<'_>) {
+        if let (Some(headers), Some(ahead)) = (&self.headers, owing.ahead) {
+            let tat = self.limit.charge(ahead, 0, cost);
+            turn.notes.set(headers.note, Headers::pack(&self.limit.judge_cost(tat, 0, 0).1));
+        }
+        if cost > 0 {
+            let (limit, rates) = (self.limit, &self.rates);
+            let instead = owing.number.map(|number| Instead { rates: Arc::clone(rates), number, limit, cost });
+            turn.notes.charges.push(shared.charge(owing.key, &limit, cost, instead));
+        }
+    }
 }
 
 impl ResponseStep for ChargeStep {
@@ -350,6 +406,13 @@ impl ResponseStep for ChargeStep {
             if let Some(headers) = &self.headers {
                 turn.notes.set(headers.note, Headers::pack(&verdict));
             }
+        }
+        // What the store has let through is charged there; what was judged here while it was away, here.
+        if let (Some((cost, note)), Some(shared)) = (&self.cost.response, &self.shared)
+            && let Some(owing) = turn.notes.take::<Owing>(*note)
+        {
+            let amount = cost.of_response(head, view, turn).unwrap_or(0);
+            self.charge_shared(shared, (*owing, amount), turn);
         }
         if let Some(headers) = &self.headers {
             headers.apply(head, view, turn);

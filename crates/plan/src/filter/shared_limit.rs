@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use model::Issue;
@@ -10,10 +10,10 @@ use model::filter::CLUSTER_FORMAT;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::need::{CalledCluster, StoreAsk, StoreLogin};
+use super::need::{CalledCluster, StoreAsk, StoreCost, StoreLogin};
 use super::settings::{DurationText, FileText};
 use super::{Compiling, EventCounter};
-use crate::limit::Limit;
+use crate::limit::{Limit, Rates};
 
 /// Bytes of a name, and of a key that is sent as it is; of a longer one, its digest is sent.
 const NAME_BYTES_MAX: usize = 128;
@@ -79,6 +79,41 @@ pub(super) struct SharedLimit {
     pub(super) when_away: WhenAway,
     /// Requests that the store did not judge.
     pub(super) away: EventCounter,
+    /// Costs of responses that the store did not take.
+    lost: EventCounter,
+}
+
+/// What a response takes of a key in a store. It is sent beside the response, which does not wait for it.
+pub struct Charge {
+    /// What is asked of the store.
+    pub ask: StoreAsk,
+    lost: EventCounter,
+    /// Where it is taken if the store does not.
+    instead: Option<Instead>,
+}
+
+/// A key in the table of this process, and what is taken of it.
+pub(super) struct Instead {
+    pub rates: Arc<Rates>,
+    pub number: u64,
+    pub limit: Limit,
+    pub cost: u64,
+}
+
+impl Charge {
+    /// Counts that the store has not taken it; it is taken here instead, if that is what the configuration says.
+    pub fn lose(self, now: Instant) {
+        self.lost.add_one();
+        if let Some(Instead { rates, number, limit, cost }) = self.instead {
+            rates.charge(number, (&limit, cost), now);
+        }
+    }
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Charge").field("ask", &self.ask).finish_non_exhaustive()
+    }
 }
 
 impl Shared {
@@ -120,6 +155,7 @@ impl Shared {
             timeout,
             when_away: self.when_away,
             away: compiling.counter("away"),
+            lost: compiling.counter("charge_lost"),
         })
     }
 }
@@ -140,16 +176,22 @@ fn stored_key(prefix: &[u8], key: &[u8]) -> Vec<u8> {
 }
 
 impl SharedLimit {
-    /// Returns what is asked for a request of this key. `cost`: in microseconds, if it is not one interval.
-    pub(super) fn ask(&self, key: &[u8], cost: Option<String>) -> Box<StoreAsk> {
-        Box::new(StoreAsk {
-            cluster: self.cluster,
-            login: Arc::clone(&self.login),
-            key: stored_key(&self.prefix, key),
-            arguments: Arc::clone(&self.arguments),
-            cost,
-            timeout: self.timeout,
-        })
+    /// Returns the key in the store.
+    pub(super) fn stored_key(&self, key: &[u8]) -> Vec<u8> {
+        stored_key(&self.prefix, key)
+    }
+
+    /// Returns what is asked for a request of this key, as it is in the store. `cost`: if it is not one interval.
+    pub(super) fn ask(&self, key: Vec<u8>, cost: Option<StoreCost>) -> StoreAsk {
+        let (login, arguments) = (Arc::clone(&self.login), Arc::clone(&self.arguments));
+        StoreAsk { cluster: self.cluster, login, key, arguments, cost, timeout: self.timeout }
+    }
+
+    /// Returns what a response takes of this key, as it is in the store.
+    pub(super) fn charge(&self, key: Vec<u8>, limit: &Limit, cost: u64, instead: Option<Instead>) -> Charge {
+        let (amount, furthest) = (limit.charge_in_microseconds(cost), Some(limit.furthest_in_microseconds()));
+        let cost = StoreCost { amount, furthest, is_charge: true };
+        Charge { ask: self.ask(key, Some(cost)), lost: self.lost.clone(), instead }
     }
 }
 

@@ -95,6 +95,21 @@ impl Limit {
         microseconds(self.interval * cost.min(u64::from(self.burst)))
     }
 
+    /// Returns how far a key with debts may be ahead of its time, in microseconds, for a judge elsewhere.
+    pub fn furthest_in_microseconds(&self) -> String {
+        microseconds(self.furthest())
+    }
+
+    /// Returns what [`Self::charge`] takes for `cost`, in microseconds, for a judge elsewhere.
+    pub fn charge_in_microseconds(&self, cost: u64) -> String {
+        microseconds(self.interval.saturating_mul(cost).min(self.furthest()))
+    }
+
+    /// Returns how far a key with debts may be ahead of its time.
+    fn furthest(&self) -> u64 {
+        self.refill() + self.delay + DEBT_MAX
+    }
+
     /// The same as [`Self::verdict`] for a request that costs `cost`.
     pub fn verdict_of_cost(&self, is_allowed: bool, ahead: u64, cost: u64) -> Verdict {
         let (_, verdict) = self.judge_cost(ahead, 0, cost);
@@ -133,7 +148,7 @@ impl Limit {
     /// Takes `cost` of a key whose theoretical arrival time is `tat`, whatever is left: the rest is a debt, which takes at most a day to
     /// pay. Returns the new time.
     pub fn charge(&self, tat: u64, now: u64, cost: u64) -> u64 {
-        let most = self.refill() + self.delay + DEBT_MAX;
+        let most = self.furthest();
         let ahead = tat.saturating_sub(now).min(most);
         now + ahead.saturating_add(self.interval.saturating_mul(cost)).min(most)
     }

@@ -33,6 +33,9 @@ impl Exchange<'_> {
             return;
         }
         self.with_response(source, |head, view, turn| route.chain.on_response(head, view, turn));
+        if !self.incoming.notes.charges.is_empty() {
+            self.begin_charges();
+        }
     }
 
     /// Runs filters on the response head, with everything that they may read beside it. Returns `None` if there is no response.

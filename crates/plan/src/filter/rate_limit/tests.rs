@@ -636,9 +636,6 @@ fn what_is_wrong_with_a_cost_is_told_at_it() {
     assert!(told.starts_with("cost/expression: this is of the type string, but int is needed"), "{told}");
     let told = of(json!({ "cost": { "expression": "response.size" } }));
     assert!(told.starts_with("cost/expression: `response.size` has no value yet"), "{told}");
-    let shared = json!({ "redis": { "cluster": "redis" } });
-    let told = of(json!({ "response_cost": { "expression": "response.size" }, "shared": shared }));
-    assert!(told.starts_with("response_cost: `response_cost` cannot be combined with `shared`"), "{told}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 4096;
 /// How long connecting and logging in may take.
 const CONNECT: Duration = Duration::from_secs(2);
 
-type Answer = Result<Spent, Missed>;
+pub(super) type Answer = Result<Spent, Missed>;
 
 /// Why a link has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl Link {
         &self,
         local: &Rc<ClusterLocal>,
         (key, is_asking): (&[u8], bool),
-        (arguments, cost): (&[String; 3], Option<&str>),
+        arguments: &[&[u8]],
     ) -> Result<oneshot::Receiver<Answer>, Missed> {
         self.follow(local);
         let now = Instant::now();
@@ -156,11 +156,8 @@ impl Link {
         }
         let (answer, found) = oneshot::channel();
         waiting.push_back(Waiting::Ask { answer, at: now });
-        let [interval, burst, most] = arguments.each_ref().map(|argument| argument.as_bytes());
-        let cost = cost.unwrap_or_default().as_bytes();
-        let command = [b"EVALSHA", script::NAME.as_bytes(), b"1", key, interval, burst, most, cost];
-        let length = command.len() - usize::from(cost.is_empty());
-        write_command(&command[..length], &mut self.out.borrow_mut());
+        let command = [&[b"EVALSHA", script::NAME.as_bytes(), b"1", key], arguments].concat();
+        write_command(&command, &mut self.out.borrow_mut());
         self.wake();
         Ok(found)
     }

@@ -6,18 +6,23 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use plan::filter::Spent;
 use wire::resp::Reply;
 
-/// KEYS: the key. ARGV: the interval, the burst, what a request may be ahead at most, and what it costs if that is not one interval, in
-/// microseconds. Returns whether the request is let
-/// through, and how far the key was ahead before. As `plan::limit::rate` has it; the clock is that of the store.
+/// KEYS: the key. ARGV: the interval, the burst, what a request may be ahead at most, what it costs if that is not one interval, how far a
+/// key with debts may be ahead if there are any, and whether the cost is taken whatever is left; times in microseconds. Returns whether
+/// the request is let through, and how far the key was ahead before. As `plan::limit::rate` has it; the clock is that of the store.
 pub(super) const TEXT: &str = "\
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local interval, most = tonumber(ARGV[1]), tonumber(ARGV[3])
+local furthest = tonumber(ARGV[5] or ARGV[3])
 local ahead = tonumber(redis.call('GET', KEYS[1]) or '0') - now
-if ahead < 0 then ahead = 0 elseif ahead > most then ahead = most end
+if ahead < 0 then ahead = 0 elseif ahead > furthest then ahead = furthest end
 local cost = tonumber(ARGV[4] or ARGV[1])
-if ahead + math.max(cost, interval) > most then return {0, math.ceil(ahead)} end
 local after = ahead + cost
+if ARGV[6] then
+  after = math.min(after, furthest)
+elseif ahead + math.max(cost, interval) > most then
+  return {0, math.ceil(ahead)}
+end
 if cost > 0 then redis.call('SET', KEYS[1], string.format('%.3f', now + after), 'PX', math.ceil(after / 1000) + 1) end
 return {1, math.ceil(ahead)}
 ";
