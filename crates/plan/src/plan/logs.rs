@@ -7,16 +7,17 @@ use model::snapshot::AccessLog;
 
 use crate::expression::{Condition, Names, Scope, Value};
 
+/// The condition of each log.
+type Conditions = Arc<[Option<Condition>]>;
+/// The values of each log.
+type Values = Arc<[Box<[Value]>]>;
+
 /// Compiles the condition and the values of each log; nothing where no log has any.
-pub(super) fn compile(
-    logs: &[AccessLog],
-    names: Names<'_>,
-    issues: &mut Vec<Issue>,
-) -> (Arc<[Option<Condition>]>, Arc<[Box<[Value]>]>) {
+pub(super) fn compile(logs: &[AccessLog], names: Names<'_>, issues: &mut Vec<Issue>) -> (Conditions, Values) {
     (conditions(logs, names, issues), values(logs, names, issues))
 }
 
-fn conditions(logs: &[AccessLog], names: Names<'_>, issues: &mut Vec<Issue>) -> Arc<[Option<Condition>]> {
+fn conditions(logs: &[AccessLog], names: Names<'_>, issues: &mut Vec<Issue>) -> Conditions {
     if logs.iter().all(|log| log.when.is_none()) {
         return Arc::default();
     }
@@ -28,7 +29,7 @@ fn conditions(logs: &[AccessLog], names: Names<'_>, issues: &mut Vec<Issue>) -> 
     logs.iter().enumerate().map(&mut condition).collect()
 }
 
-fn values(logs: &[AccessLog], names: Names<'_>, issues: &mut Vec<Issue>) -> Arc<[Box<[Value]>]> {
+fn values(logs: &[AccessLog], names: Names<'_>, issues: &mut Vec<Issue>) -> Values {
     if logs.iter().all(|log| log.values.is_empty()) {
         return Arc::default();
     }
