@@ -21,6 +21,7 @@ pub mod filter;
 mod hash;
 pub mod health;
 pub mod jose;
+pub mod json;
 mod key;
 pub mod keyed;
 pub mod limit;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use model::fields::Fields;
 use plan::filter::Hold;
 
+use crate::relay::Ahead;
 use crate::spool::SpoolFile;
 
 /// What the retries of one exchange need to know beside its request.
@@ -13,6 +14,8 @@ use crate::spool::SpoolFile;
 pub(crate) struct Replay {
     /// The request body, kept whole.
     pub body: Option<Box<KeptBody>>,
+    /// The beginning of a body that is not kept: the first attempt takes it, and streams the rest.
+    pub ahead: Option<Box<Ahead>>,
     /// The body has left the client's buffer: a further attempt takes the kept one.
     pub is_taken: bool,
     /// A response was thrown away for another attempt, after this pause.

@@ -7,7 +7,7 @@ use model::filter::FilterUse;
 use serde::{Deserialize, Serialize};
 
 use super::method_text;
-use crate::filter::{Away, CalledCluster, Chain, Flow, Found, Need, RequestStep, Turn, compile_one};
+use crate::filter::{Away, Beginning, CalledCluster, Chain, Flow, Found, Need, RequestStep, Turn, compile_one};
 
 /// One filter, and what it does to this request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,6 +81,8 @@ fn follow(step: &dyn RequestStep, head: &mut RequestHead, turn: &mut Turn<'_>) -
             // Nothing is spent there: the answer is what this process knows.
             Flow::Need(Need::Store(_)) => Found::Store(Err(Away)),
             Flow::Need(Need::Body { .. }) => Found::Body(Ok(&none)),
+            // Explaining knows no body.
+            Flow::Need(Need::Beginning { .. }) => Found::Beginning(Beginning::Whole(&none)),
             // Explaining reads no files.
             Flow::Need(Need::File(_) | Need::Cached(_)) => return (Flow::Continue, None),
             Flow::Need(Need::Call(call) | Need::Grpc(call)) => return (Flow::Continue, Some(call.cluster)),

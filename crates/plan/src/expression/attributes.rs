@@ -58,6 +58,7 @@ pub(super) enum TextFact {
     User,
     LimitStatus,
     CacheStatus,
+    Body,
     ServerName,
     TlsVersion,
     TlsCipher,
@@ -128,6 +129,7 @@ pub(super) enum Table {
     Query,
     Cookies,
     ResponseHeaders,
+    Json,
     ProxyTlvs,
     Claims,
     Metadata,
@@ -230,6 +232,18 @@ pub const ATTRIBUTES: &[Attribute] = &[
         NumberFact::RequestSize,
         Scope::Route,
         "Length of the body in bytes by `content-length`; 0 if it is not told.",
+    ),
+    text(
+        "request.body",
+        TextFact::Body,
+        Scope::Request,
+        "The body, read before the filter acts: up to 64 KiB, without `content-encoding`, or no value.",
+    ),
+    table(
+        "request.body.json",
+        Table::Json,
+        Scope::Request,
+        "Values of the same if it is JSON: `request.body.json.model`, `request.body.json[\"messages\"][0].role`; dots lead into objects as in `jwt.claims`, and a name that begins with `/` is a JSON Pointer.",
     ),
     ip("source.address", IpFact::Source, "Address of the client, as trusted proxies report it, without port.").named("client_ip"),
     number(
@@ -404,6 +418,11 @@ impl Attribute {
     /// Returns whether it is a map of strings, whose entries have names.
     pub(crate) fn is_map(&self) -> bool {
         matches!(self.fact, Fact::Table(_))
+    }
+
+    /// Returns whether it is the body of the request, or in it.
+    pub(super) fn is_of_body(&self) -> bool {
+        matches!(self.fact, Fact::Text(TextFact::Body) | Fact::Table(Table::Json))
     }
 
     /// Finds a fact by its name as a variable.

@@ -12,6 +12,7 @@ use super::attributes::{IpFact, NumberFact, TextFact, TimeFact, TruthFact};
 use super::program::Entry;
 use super::subject::Subject;
 use super::value::{Bytes, Failed, Scratch};
+use crate::json::{Item, Path};
 use crate::route::query;
 
 /// Returns the value of a text that stands in one place. `None`: it has none, or is made of several parts.
@@ -38,6 +39,7 @@ fn single_text<'a>(fact: TextFact, of: &Subject<'a>) -> Option<&'a [u8]> {
         TextFact::User => of.user(),
         TextFact::LimitStatus => of.limit_status(),
         TextFact::CacheStatus => of.cache_status(),
+        TextFact::Body => of.notes?.body.bytes(),
         TextFact::ServerName => tls(|tls| tls.server_name.as_deref()),
         TextFact::TlsVersion => tls(|tls| Some(tls.version)),
         TextFact::TlsCipher => tls(|tls| Some(tls.cipher)),
@@ -190,6 +192,7 @@ pub(super) fn entry<'a>(
         },
         Entry::Cookie(_) | Entry::ProxyTlv(_) => Ok(single(entry, of).map(Bytes::Borrowed)),
         Entry::Claim(_) | Entry::Metadata(_) => json(entry, of).map_or(Ok(None), |value| json_text(value, scratch)),
+        Entry::Json(path) => in_body(path, of).map_or(Ok(None), |item| item_text(item, scratch)),
     }
 }
 
@@ -201,6 +204,7 @@ pub(super) fn has(entry: &Entry, of: &Subject<'_>) -> bool {
         Entry::Query(name) => raw_parameter(of, name).is_some(),
         Entry::Cookie(_) | Entry::ProxyTlv(_) => single(entry, of).is_some(),
         Entry::Claim(_) | Entry::Metadata(_) => json(entry, of).is_some_and(|value| !value.is_null()),
+        Entry::Json(path) => in_body(path, of).is_some_and(|item| item != Item::Literal(b"null")),
     }
 }
 
@@ -227,6 +231,10 @@ pub(super) fn holds(entry: &Entry, of: &Subject<'_>, wanted: &[u8]) -> bool {
             Some(value) => is_text(value, wanted),
             None => false,
         },
+        Entry::Json(path) => match in_body(path, of) {
+            Some(Item::Array(mut items)) => items.any(|item| item.bytes() == Some(wanted)),
+            found => found.and_then(Item::bytes) == Some(wanted),
+        },
         Entry::Cookie(_) | Entry::ProxyTlv(_) => single(entry, of) == Some(wanted),
     }
 }
@@ -250,6 +258,24 @@ fn json<'a>(entry: &Entry, of: &Subject<'a>) -> Option<&'a Value> {
         Entry::Metadata(name) => of.notes?.metadata(name),
         _ => None,
     }
+}
+
+/// Returns a value in the body of the request.
+fn in_body<'a>(path: &Path, of: &Subject<'a>) -> Option<Item<'a>> {
+    of.notes?.body.find(path)
+}
+
+/// Returns a value of a body as text, as [`json_text`] does.
+fn item_text<'a>(item: Item<'a>, scratch: &mut Scratch<'_>) -> Result<Option<Bytes<'a>>, Failed> {
+    let Item::Array(items) = item else { return Ok(item.bytes().map(Bytes::Borrowed)) };
+    let write = |out: &mut Vec<u8>| {
+        let texts = items.filter_map(Item::bytes).filter(|text| !text.contains(&b','));
+        for (place, text) in texts.enumerate() {
+            out.extend_from_slice(if place == 0 { b"" } else { b"," });
+            out.extend_from_slice(text);
+        }
+    };
+    scratch.write(write).map(Some)
 }
 
 /// Returns a claim as text, as the variable `{claim:NAME}` writes it: items of a list are joined by commas, but for those that contain one.
@@ -305,9 +331,7 @@ fn single<'a>(entry: &Entry, of: &Subject<'a>) -> Option<&'a [u8]> {
     match entry {
         Entry::Cookie(name) => of.request?.fields.all_known(Known::Cookie).find_map(|field| query::cookie(field, name)),
         Entry::ProxyTlv(name) => of.facts.sender?.tlvs.find(*name),
-        Entry::Claim(_) | Entry::Metadata(_) | Entry::RequestHeader(_) | Entry::ResponseHeader(_) | Entry::Query(_) => {
-            None
-        }
+        _ => None,
     }
 }
 

@@ -93,6 +93,7 @@ pub struct Condition {
     source: Box<str>,
     truth: Truth,
     needs: Scope,
+    reads_body: bool,
     used: Used,
 }
 
@@ -112,12 +113,23 @@ impl Condition {
     pub(crate) fn compile_with<'n>(text: &str, scope: Scope, names: impl Into<Names<'n>>) -> Result<Self, Issue> {
         let mut checker = Checker::new(scope, names.into());
         let truth = parser::parse(text).and_then(|term| checker.truth(&term)).map_err(trouble::Trouble::into_issue)?;
-        Ok(Self { source: text.into(), truth, needs: checker.needs, used: Used::of(checker) })
+        Ok(Self {
+            source: text.into(),
+            truth,
+            needs: checker.needs,
+            reads_body: checker.reads_body,
+            used: Used::of(checker),
+        })
     }
 
     /// Returns from when on all is known that it asks for.
     pub fn needs(&self) -> Scope {
         self.needs
+    }
+
+    /// Returns whether it reads the body of the request, which is to be held before.
+    pub(crate) fn reads_body(&self) -> bool {
+        self.reads_body
     }
 
     /// Returns the maps and tables that it uses.
@@ -160,6 +172,7 @@ pub struct Value {
     source: Box<str>,
     text: Text,
     needs: Scope,
+    reads_body: bool,
     used: Used,
 }
 
@@ -180,12 +193,23 @@ impl Value {
         let mut checker = Checker::new(scope, names.into());
         let parsed = parser::parse(text).and_then(|term| checker.written(&term));
         let text_of = parsed.map_err(trouble::Trouble::into_issue)?;
-        Ok(Self { source: text.into(), text: text_of, needs: checker.needs, used: Used::of(checker) })
+        Ok(Self {
+            source: text.into(),
+            text: text_of,
+            needs: checker.needs,
+            reads_body: checker.reads_body,
+            used: Used::of(checker),
+        })
     }
 
     /// Returns from when on all is known that it asks for.
     pub fn needs(&self) -> Scope {
         self.needs
+    }
+
+    /// Returns whether it reads the body of the request, which is to be held before.
+    pub(crate) fn reads_body(&self) -> bool {
+        self.reads_body
     }
 
     /// Returns the maps and tables that it uses.
@@ -262,6 +286,7 @@ impl fmt::Debug for Value {
 pub struct Amount {
     source: Box<str>,
     number: Number,
+    reads_body: bool,
     used: Used,
 }
 
@@ -274,7 +299,12 @@ impl Amount {
         let mut checker = Checker::new(scope, names.into());
         let parsed = parser::parse(text).and_then(|term| checker.number(&term));
         let number = parsed.map_err(trouble::Trouble::into_issue)?;
-        Ok(Self { source: text.into(), number, used: Used::of(checker) })
+        Ok(Self { source: text.into(), number, reads_body: checker.reads_body, used: Used::of(checker) })
+    }
+
+    /// Returns whether it reads the body of the request, which is to be held before.
+    pub(crate) fn reads_body(&self) -> bool {
+        self.reads_body
     }
 
     /// Returns the maps and tables that it uses.

@@ -10,6 +10,8 @@ use crate::table::Table;
 pub(crate) struct Names<'a> {
     pub maps: Maps<'a>,
     pub tables: Tables<'a>,
+    /// Whether the body of the request can be read, as while filters act.
+    pub has_body: bool,
 }
 
 /// Tables of counters that an expression may read.
@@ -33,7 +35,7 @@ impl Tables<'_> {
 impl<'a> From<Maps<'a>> for Names<'a> {
     /// Returns maps alone: no table can be read.
     fn from(maps: Maps<'a>) -> Self {
-        Self { maps, tables: Tables::Closed }
+        Self { maps, tables: Tables::Closed, has_body: true }
     }
 }
 

@@ -10,8 +10,10 @@ use regex::bytes::Regex;
 
 use super::attributes::{IpFact, NumberFact, Table, TextFact, TimeFact, TruthFact};
 use crate::addresses::AddressTable;
+use crate::json::Path;
 use crate::limit::{Key, Network};
 use crate::map::MapPlan;
+use crate::route::body::json::pointer;
 use crate::table::Table as Counters;
 
 /// True or false.
@@ -193,6 +195,8 @@ pub(super) enum Entry {
     Claim(Box<str>),
     /// What an authorization service has said.
     Metadata(Box<str>),
+    /// A value in the body of the request.
+    Json(Path),
 }
 
 impl Entry {
@@ -212,6 +216,10 @@ impl Entry {
             Table::ProxyTlvs => Self::ProxyTlv(TlvName::parse(name)?),
             Table::Claims => Self::Claim(name.into()),
             Table::Metadata => Self::Metadata(name.into()),
+            Table::Json if name.starts_with('/') => {
+                Self::Json(Path::Steps(pointer(name)?.into_iter().map(String::into_boxed_str).collect()))
+            }
+            Table::Json => Self::Json(Path::Name(name.into())),
         })
     }
 }

@@ -61,6 +61,12 @@ fn with_subject<R>(look: impl FnOnce(Subject<'_>) -> R) -> R {
     let claims =
         br#"{"sub": "7", "roles": ["user", "admin", 5], "age": 42, "scope": "read write", "org": {"id": true}, "tenant": null}"#;
     notes.set_claims(std::sync::Arc::new(crate::jose::Claims::from_json(claims).unwrap()));
+    notes.set_body(
+        br#"{"model": "gpt\u002d4", "n": 3, "on": true, "none": null, "messages": [{"role": "user"}, {"role": "tool"}],
+            "tags": ["a", 5, "b,c", {}], "user": {"id": 7}, "a.b": "dotted", "": "empty", "/x": "slash"}"#
+            .as_slice()
+            .into(),
+    );
     look(Subject::of_request(&head, &facts).with_notes(&notes))
 }
 
@@ -356,6 +362,131 @@ fn what_is_wrong_points_at_its_characters_and_says_what_to_write() {
     for (text, message, suggestion, marked) in WRONG.iter().copied() {
         let (told, mend, part) = wrong(text, Scope::Request);
         assert!(message.is_empty() || told == message, "{text}: {told}");
+        assert!(mend.contains(suggestion), "{text}: {mend}");
+        assert_eq!(part, marked, "{text}");
+    }
+}
+
+#[test]
+fn values_in_a_body_are_found_by_every_form_of_their_way() {
+    for (text, wanted) in [
+        ("request.body.json.model", "gpt-4"),
+        ("request.body.json[\"model\"].upperAscii()", "GPT-4"),
+        ("request.body.json[\"/model\"]", "gpt-4"),
+        ("request.body.json.messages[1].role", "tool"),
+        ("request.body.json[\"messages\"][0][\"role\"]", "user"),
+        ("request.body.json[\"/messages/1/role\"]", "tool"),
+        ("request.body.json[\"messages.1.role\"]", "tool"),
+        ("request.body.json[\"a.b\"]", "dotted"),
+        ("request.body.json[\"/~1x\"]", "slash"),
+        ("request.body.json[\"user.id\"]", "7"),
+        ("int(request.body.json.user.id) + 1", "8"),
+        ("request.body.json.tags", "a,5"),
+        ("request.body.json.user", ""),
+        ("request.body.json.none", ""),
+        ("request.body.json[0]", ""),
+        ("request.body.json.messages[2].role.orValue(\"-\")", "-"),
+        ("request.body.substring(0, 8)", "{\"model\""),
+    ] {
+        assert_eq!(value_of(text), wanted, "{text}");
+    }
+    for (text, wanted) in [
+        ("request.body.json.model == \"gpt-4\"", true),
+        ("\"5\" in request.body.json.tags", true),
+        ("\"b,c\" in request.body.json.tags", true),
+        ("\"{}\" in request.body.json.tags", false),
+        ("\"model\" in request.body.json && !(\"none\" in request.body.json)", true),
+        ("has(request.body.json.user) && !has(request.body.json.user.name)", true),
+        ("request.body.json.on == \"true\"", true),
+        ("int(request.body.json.n) > 2", true),
+        ("request.body.json.missing != \"x\"", false),
+        ("has(request.body) && request.body.contains(\"gpt\") && request.body.matches(\"\\\"n\\\": [0-9]\")", true),
+    ] {
+        assert_eq!(holds(text), wanted, "{text}");
+    }
+}
+
+/// An expression, its moment, what is wrong with it, what to write, and the marked part.
+const WRONG_IN_BODY: &[(&str, Scope, &str, &str, &str)] = &[
+    (
+        "request.body.json.model == \"a\"",
+        Scope::Route,
+        "`request.body.json` cannot be read when the route is chosen",
+        "`body` of `match`",
+        "request.body.json",
+    ),
+    (
+        "request.body == \"a\"",
+        Scope::Log,
+        "`request.body` cannot be read when the exchange is over",
+        "set_request_header",
+        "request.body",
+    ),
+    (
+        "request.body.json(\"m\") == \"a\"",
+        Scope::Request,
+        "`request.body.json` is a map, not a function",
+        "`request.body.json[\"m\"]`",
+        "json",
+    ),
+    (
+        "request.body.json().m == \"a\"",
+        Scope::Request,
+        "`request.body.json` is a map, not a function",
+        "`request.body.json[\"NAME\"]`",
+        "json",
+    ),
+    (
+        "request.body.json == \"a\"",
+        Scope::Request,
+        "`request.body.json` is a map of strings, not one value",
+        "[\"NAME\"]",
+        "request.body.json",
+    ),
+    (
+        "request.body.json.a[request.path] == \"a\"",
+        Scope::Request,
+        "a step is a text in quotes, or a number from 0 on",
+        "maps",
+        "request.path",
+    ),
+    ("request.body.json.a[-1] == \"a\"", Scope::Request, "a step is a text in quotes, or a number from 0 on", "", "-1"),
+    (
+        "request.body.json[\"/a\"].b == \"a\"",
+        Scope::Request,
+        "a JSON Pointer cannot be one step of several",
+        "as one",
+        "request.body.json[\"/a\"]",
+    ),
+    (
+        "request.body.json[\"/a~\"] == \"a\"",
+        Scope::Request,
+        "`~` in the JSON pointer `/a~` is not `~0` or `~1`",
+        "",
+        "\"/a~\"",
+    ),
+    (
+        "request.body.json.n > 1",
+        Scope::Request,
+        "string and int cannot be compared",
+        "int(…)",
+        "request.body.json.n > 1",
+    ),
+    (
+        "request.body.json.on == true",
+        Scope::Request,
+        "string and bool cannot be compared",
+        "in quotes",
+        "request.body.json.on == true",
+    ),
+    ("request.body.jsn.a == \"\"", Scope::Request, "there is no fact `request.body.jsn.a`", "", "request.body.jsn.a"),
+];
+
+#[test]
+fn a_way_into_a_body_that_is_wrong_points_at_its_step() {
+    for (text, scope, message, suggestion, marked) in WRONG_IN_BODY.iter().copied() {
+        let (told, mend, part) = wrong(text, scope);
+        assert_eq!(told, message, "{text}");
         assert!(mend.contains(suggestion), "{text}: {mend}");
         assert_eq!(part, marked, "{text}");
     }
@@ -674,7 +805,7 @@ fn a_route_and_a_log_read_tables_by_keys_that_they_know() {
     };
     let table = |key: &str| std::sync::Arc::new(crate::table::Table::compile(&settings(key).into(), None).unwrap());
     let compile = |tables: &[std::sync::Arc<crate::table::Table>], text: &str, scope| {
-        let names = Names { maps: Maps::Known(&[]), tables: Tables::Known(tables) };
+        let names = Names { maps: Maps::Known(&[]), tables: Tables::Known(tables), has_body: true };
         Condition::compile_with(text, scope, names)
     };
     let now = std::time::Instant::now();

@@ -65,6 +65,8 @@ pub struct Compiling<'a> {
     used: Vec<Arc<Table>>,
     /// Hash of what the route is asked for, and the filters that have an id that follows from it.
     identity: (u64, u64),
+    /// Expressions compiled since this was last asked read the body of the request.
+    reads_body: bool,
     /// All caches, and those that are used; `None`: they are not known, as where settings are only checked.
     caches: (Option<&'a [Arc<CacheStore>]>, Vec<Arc<CacheStore>>),
 }
@@ -119,6 +121,7 @@ impl<'a> Compiling<'a> {
             tables: None,
             used,
             identity: (0, 0),
+            reads_body: false,
             caches,
         }
     }
@@ -253,6 +256,7 @@ impl<'a> Compiling<'a> {
     pub fn condition(&mut self, text: &str, scope: Scope) -> Result<Condition, Issue> {
         let compiled = Condition::compile_with(text, scope, self.names())?;
         self.keep_used(compiled.used());
+        self.reads_body |= compiled.reads_body();
         Ok(compiled)
     }
 
@@ -263,6 +267,7 @@ impl<'a> Compiling<'a> {
     pub fn value(&mut self, text: &str, scope: Scope) -> Result<Value, Issue> {
         let compiled = Value::compile_with(text, scope, self.names())?;
         self.keep_used(compiled.used());
+        self.reads_body |= compiled.reads_body();
         Ok(compiled)
     }
 
@@ -273,12 +278,18 @@ impl<'a> Compiling<'a> {
     pub fn amount(&mut self, text: &str, scope: Scope) -> Result<Amount, Issue> {
         let compiled = Amount::compile_with(text, scope, self.names())?;
         self.keep_used(compiled.used());
+        self.reads_body |= compiled.reads_body();
         Ok(compiled)
     }
 
     /// What expressions may name.
     fn names(&self) -> Names<'a> {
-        Names { maps: self.maps.0, tables: self.tables.map_or(Tables::Unknown, Tables::Known) }
+        Names { maps: self.maps.0, tables: self.tables.map_or(Tables::Unknown, Tables::Known), has_body: true }
+    }
+
+    /// Returns whether expressions that were compiled since this was last asked read the body of the request.
+    pub(super) fn take_reads_body(&mut self) -> bool {
+        std::mem::take(&mut self.reads_body)
     }
 
     fn keep_used(&mut self, used: &Used) {

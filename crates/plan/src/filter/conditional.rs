@@ -7,7 +7,7 @@ use model::{Issue, RequestHead, ResponseHead};
 
 use super::{
     Answers, Compiling, Extent, Flow, Found, GuardedResponse, MakeStage, Pace, Rank, RequestBodyStep, RequestStep,
-    ResponseBodyStep, ResponseStep, ResponseView, Stage, Steps, Turn,
+    ResponseBodyStep, ResponseStep, ResponseView, Stage, Steps, Turn, ask_body,
 };
 use crate::expression::Scope;
 use crate::route::when::{Asked, WhenPlan};
@@ -27,11 +27,16 @@ fn asked<'h, 'a: 'h>(head: &'h RequestHead, turn: &Turn<'a>) -> Asked<'h> {
     Asked { head, facts: turn.facts, now: Some(turn.now) }
 }
 
-/// The same steps, under a condition. Verdicts that are kept for the response are notes.
+/// The same steps, under a condition. Verdicts that are kept for the response are notes. `reads_body`: expressions of the steps read the body
+/// of the request.
 ///
 /// # Errors
 /// What is wrong with the condition, with its path below `when`.
-pub(super) fn steps(when: &When, steps: Steps, compiling: &mut Compiling<'_>) -> Result<Steps, Issue> {
+pub(super) fn steps(
+    when: &When,
+    (steps, reads_body): (Steps, bool),
+    compiling: &mut Compiling<'_>,
+) -> Result<Steps, Issue> {
     let acts_on_requests = steps.request.is_some() || steps.request_body.is_some();
     let scope = if acts_on_requests { Scope::Request } else { Scope::Response };
     let mut when = WhenPlan::compile(when, scope, compiling)?;
@@ -44,10 +49,19 @@ pub(super) fn steps(when: &When, steps: Steps, compiling: &mut Compiling<'_>) ->
         when.number(compiling);
     }
     let when = Arc::new(when);
+    let conditional = |step| Box::new(Conditional { when: Arc::clone(&when), step }) as Box<dyn RequestStep>;
     let request: Option<Box<dyn RequestStep>> = match steps.request {
-        Some(step) => Some(Box::new(Conditional { when: Arc::clone(&when), step })),
+        Some(step) if reads_body => Some(conditional(ask_body::first(Some(step)))),
+        Some(step) => Some(conditional(step)),
+        // Whether it holds is known later.
+        None if reads_body && when.waits_for_response() => Some(ask_body::first(Some(Box::new(Judge(when.clone()))))),
+        None if reads_body => Some(conditional(ask_body::first(None))),
         None if is_asked_later => Some(Box::new(Judge(Arc::clone(&when)))),
         None => None,
+    };
+    let request = match request {
+        Some(step) if compiling.take_reads_body() => Some(ask_body::first_if_asked(step, &when)),
+        request => request,
     };
     Ok(Steps {
         request,

@@ -1,6 +1,5 @@
 //! `ext_authz`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use model::filter::CLUSTER_FORMAT;
@@ -9,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use self::metadata::Unread;
-use self::question::Question;
+use self::question::{Question, SentBody};
 use self::verdict::{Allowed, Verdict};
 use super::field_changes::LeftChanges;
 use super::fields::complete_names;
@@ -19,7 +18,9 @@ use super::guarded::Guarded;
 use super::settings::{DurationText, Ordered, Settings, SizeText};
 use super::template::Template;
 use super::variables::Stage;
-use super::{Compiling, EventCounter, FilterEntry, Flow, Found, Need, RequestStep, ResponseStep, Steps, Turn};
+use super::{
+    Beginning, Compiling, EventCounter, FilterEntry, Flow, Found, Need, RequestStep, ResponseStep, Steps, Turn,
+};
 
 mod metadata;
 mod question;
@@ -41,7 +42,10 @@ answer. It is the protocol of services such as Open Policy Agent's plugin for En
 The service gets the addresses of both ends, the name in the client's certificate (its first URI, DNS name, or its subject), the time, and
 of the request its id, method, path with query, host, scheme, version, size, and header fields in lower case, with `:method`, `:path`,
 `:authority` and `:scheme` among them. Fields are as the filters before left them; those of one name are joined by commas. Hop-by-hop fields
-are not sent. With `body_max` it also gets the body; a request with a longer one is answered 413.
+are not sent. With `body_max` it also gets the body; a request with a longer one is answered 413. With `allow_partial: true` the service gets the
+first `body_max` bytes of a longer body. The call does not wait for more, and all of the body is streamed to the endpoint afterwards, without
+retries once it has begun. Among the fields of the request, `x-envoy-auth-partial-body` tells the service whether the body may be longer
+(`true`) or is whole (`false`). What follows those bytes is not authorized: the service must not decide by what it does not see.
 
 An `ok_response` must not touch `host`, pseudo-header fields, hop-by-hop fields and those of framing, and no value may have a line break:
 such an answer is a failure. At most 64 fields of 32 KiB together may change. A field that is set replaces what the client sent by
@@ -86,6 +90,9 @@ struct ExtAuthz {
     trusted_headers: Vec<String>,
     /// Send bodies of up to this size to the service, at most 16MiB; by default none is sent.
     body_max: Option<SizeText>,
+    /// Send the first `body_max` bytes of a longer body, instead of the answer 413.
+    #[serde(default)]
+    allow_partial: bool,
     /// Send the body as bytes (`raw_body`), for bodies that are not text in UTF-8.
     #[serde(default)]
     body_as_bytes: bool,
@@ -113,6 +120,9 @@ impl Settings for ExtAuthz {
         if self.body_as_bytes && body_max.is_none() {
             return Err(Issue::at("body_as_bytes", "no body is sent").suggest("add `body_max`, or leave it out"));
         }
+        if self.allow_partial && body_max.is_none() {
+            return Err(Issue::at("allow_partial", "no body is sent").suggest("add `body_max`, or leave it out"));
+        }
         let timeout = self.timeout.map_or(Duration::from_millis(200), |timeout| timeout.0);
         let extensions = self.extensions.map_or(Vec::new(), |written| written.0).into_iter().map(|(name, value)| {
             let value =
@@ -133,6 +143,7 @@ impl Settings for ExtAuthz {
             },
             trusted_headers: trusted_headers.clone(),
             body_max,
+            allow_partial: self.allow_partial,
             on_failure: self.on_failure,
             failure_status,
             note,
@@ -153,6 +164,7 @@ struct ExtAuthzStep {
     question: Question,
     trusted_headers: Vec<FieldName>,
     body_max: Option<u32>,
+    allow_partial: bool,
     on_failure: OnFailure,
     failure_status: u16,
     /// Where changes of the response are left.
@@ -167,6 +179,7 @@ struct ExtAuthzStep {
 impl RequestStep for ExtAuthzStep {
     fn apply(&self, head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {
         match self.body_max {
+            Some(max) if self.allow_partial => Flow::Need(Need::Beginning { max, wants_part: true }),
             Some(max) => Flow::Need(Need::Body { max }),
             None => self.call(head, None, turn),
         }
@@ -174,19 +187,27 @@ impl RequestStep for ExtAuthzStep {
 
     fn resume(&self, head: &mut RequestHead, found: Found<'_>, turn: &mut Turn<'_>) -> Flow {
         match found {
-            Found::Body(Ok(body)) => self.call(head, Some(body), turn),
-            Found::Body(Err(_)) => Flow::refuse(413, "the request's body is too large to be authorized"),
-            Found::Call(Ok(reply)) => self.answered(&reply.body, head, turn),
-            Found::Call(Err(_)) | Found::Work(_) | Found::Now | Found::Store(_) | Found::File(_) | Found::Cached(_) => {
-                self.fail(head, turn)
+            Found::Body(Ok(body)) => self.call(head, self.sent(body, false), turn),
+            Found::Beginning(Beginning::Whole(body)) => self.call(head, self.sent(body, false), turn),
+            Found::Beginning(Beginning::Part(body)) => self.call(head, self.sent(body, true), turn),
+            Found::Body(Err(_)) | Found::Beginning(Beginning::Unread) => {
+                Flow::refuse(413, "the request's body is too large to be authorized")
             }
+            Found::Call(Ok(reply)) => self.answered(&reply.body, head, turn),
+            _ => self.fail(head, turn),
         }
     }
 }
 
 impl ExtAuthzStep {
-    fn call(&self, head: &RequestHead, body: Option<&Arc<[u8]>>, turn: &mut Turn<'_>) -> Flow {
-        Flow::Need(self.method.call(|message| self.question.write(message, head, body.map(|body| &**body), turn)))
+    fn call(&self, head: &RequestHead, body: Option<SentBody<'_>>, turn: &mut Turn<'_>) -> Flow {
+        Flow::Need(self.method.call(|message| self.question.write(message, head, body, turn)))
+    }
+
+    /// Returns what of a body the service gets. One that is held already may be longer.
+    fn sent<'b>(&self, body: &'b [u8], is_part: bool) -> Option<SentBody<'b>> {
+        let max = self.body_max.map_or(0, |max| max as usize);
+        Some(SentBody { bytes: &body[..body.len().min(max)], is_part: is_part || body.len() > max })
     }
 
     fn answered(&self, message: &[u8], head: &mut RequestHead, turn: &mut Turn<'_>) -> Flow {

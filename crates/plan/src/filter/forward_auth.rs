@@ -206,9 +206,7 @@ impl RequestStep for ForwardAuthStep {
             Found::Body(Ok(body)) => self.call(head, body, turn),
             Found::Body(Err(_)) => Flow::refuse(413, "the request's body is too large to be authorized"),
             Found::Call(Ok(reply)) => self.judge(head, *reply, turn),
-            Found::Call(Err(_)) | Found::Work(_) | Found::Now | Found::Store(_) | Found::File(_) | Found::Cached(_) => {
-                self.fail(head, turn)
-            }
+            _ => self.fail(head, turn),
         }
     }
 }

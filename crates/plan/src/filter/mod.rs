@@ -20,6 +20,7 @@ mod add_request_header;
 mod add_response_header;
 mod address_list;
 mod api_key;
+mod ask_body;
 mod aws_signature;
 mod bandwidth_limit;
 mod basic_auth;
@@ -86,6 +87,7 @@ mod rewrite;
 mod rewrite_cookie;
 mod rewrite_header;
 mod rewrite_location;
+mod seen_body;
 mod set_request_header;
 mod set_response_header;
 pub mod settings;
@@ -137,7 +139,7 @@ pub use guarded::{Guarded, GuardedResponse, Noted};
 pub use hold::{Hold, HoldCounts, Spool, Usage};
 pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
 pub use need::{
-    Apart, Awaited, Away, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreCost, StoreLogin,
+    Apart, Awaited, Away, Beginning, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreCost, StoreLogin,
     TakeReply, TooLong, Work,
 };
 pub use notes::{CacheStatus, LimitStatus, Note, Notes};
@@ -410,8 +412,10 @@ pub(crate) fn compile_one((place, used): (usize, &FilterUse), compiling: &mut Co
     compiling.filter(place, entry.name);
     compiling.with_settings(&used.settings);
     let steps = (entry.compile)(&used.settings, compiling).map_err(|issue| issue.below(&used.name))?;
+    let reads_body = compiling.take_reads_body();
     match &used.when {
+        None if reads_body => Ok(Steps { request: Some(ask_body::first(steps.request)), ..steps }),
         None => Ok(steps),
-        Some(when) => conditional::steps(when, steps, compiling).map_err(|issue| issue.below("when")),
+        Some(when) => conditional::steps(when, (steps, reads_body), compiling).map_err(|issue| issue.below("when")),
     }
 }

@@ -28,6 +28,14 @@ pub enum Need {
         /// The bound, in bytes.
         max: u32,
     },
+    /// The request's body from its beginning on: all of it if it has at most this many bytes, or is held in memory already. The step does
+    /// not wait for more. All of it goes to the endpoint afterwards: what is not held is streamed. What is found is a [`Found::Beginning`].
+    Beginning {
+        /// The bound, in bytes; see [`Need::BODY_BYTES_MAX`].
+        max: u32,
+        /// The first bytes of a longer body are wanted too. Otherwise nothing is read of one that says that it is longer.
+        wants_part: bool,
+    },
     /// The request's body, whole, in memory or in a file, within these bounds: a longer one ends the exchange, and so does one that comes
     /// too slowly. It is sent to the endpoint afterwards, as often as retries need it. What is found is [`Found::Now`].
     Hold(Arc<Hold>),
@@ -84,6 +92,8 @@ pub enum Found<'a> {
     Call(Result<Box<Reply>, Fault>),
     /// The body; an error if it is longer than the step wants to have it. Nothing of that one was read: the exchange may go on.
     Body(Result<&'a Arc<[u8]>, TooLong>),
+    /// The body, or its beginning.
+    Beginning(Beginning<'a>),
     /// The moment has come, the body is held, or the request does not go on elsewhere.
     Now,
     /// What the store says; an error if it did not answer in time.
@@ -92,6 +102,17 @@ pub enum Found<'a> {
     File(FileFound),
     /// The stored response, if it can be read.
     Cached(DiskRead),
+}
+
+/// What is there of a request's body when a step wants its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginning<'a> {
+    /// All of it; empty if there is none.
+    Whole(&'a Arc<[u8]>),
+    /// So many bytes as were wanted, of a body that may be longer.
+    Part(&'a [u8]),
+    /// Nothing: it is longer, or lies in a file.
+    Unread,
 }
 
 /// A question about one key of a limit, which counts a request of it if it lets it through.

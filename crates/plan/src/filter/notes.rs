@@ -11,6 +11,7 @@ use super::cached::{Cached, Fetch, Refresh};
 use super::changes::FieldChanges;
 use super::ended::{AtEnd, Ended, Pending};
 use super::mirror::Mirror;
+use super::seen_body::SeenBody;
 use super::shared_limit::Charge;
 use crate::jose::Claims;
 
@@ -124,6 +125,8 @@ pub struct Notes {
     user: Vec<u8>,
     has_user: bool,
     claims: Option<Arc<Claims>>,
+    /// The body of the request, where expressions read it.
+    pub(crate) body: SeenBody,
     numbered: Vec<Note>,
     /// What is left for the response, by the numbers of its notes.
     left: Vec<(usize, Left)>,
@@ -143,6 +146,7 @@ impl Notes {
         self.cookies.clear();
         self.has_user = false;
         self.claims = None;
+        self.body = SeenBody::default();
         self.numbered.clear();
         self.left.clear();
     }
@@ -178,6 +182,11 @@ impl Notes {
     #[inline]
     pub fn claims(&self) -> Option<&Claims> {
         self.claims.as_deref()
+    }
+
+    /// Notes the body of the request for expressions that read it. One that is empty has no value.
+    pub fn set_body(&mut self, body: Arc<[u8]>) {
+        self.body = SeenBody::held(body);
     }
 
     /// Notes that a filter has verified the client, which may have no name here.

@@ -373,7 +373,7 @@ impl<'a> Compiler<'a> {
 
     /// What expressions may name.
     fn names(&self) -> Names<'_> {
-        Names { maps: self.maps(), tables: Tables::Known(&self.tables) }
+        Names { maps: self.maps(), tables: Tables::Known(&self.tables), has_body: false }
     }
 
     /// Returns whether maps and tables that something uses are those of this plan.

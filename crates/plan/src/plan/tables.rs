@@ -7,7 +7,7 @@ use model::table::TableKey;
 use model::{Issue, Name};
 
 use super::Plan;
-use crate::expression::{Scope, Value};
+use crate::expression::{Names, Scope, Value};
 use crate::filter::settings::suggest_nearest;
 use crate::map::Maps;
 use crate::table::Table;
@@ -60,9 +60,10 @@ pub(super) fn tracked(names: &[Name], tables: &[Arc<Table>]) -> Result<Box<[Arc<
 
 /// Returns what is wrong with keys that are expressions. They are compiled where they are used.
 pub(super) fn wrong_keys(snapshot: &Snapshot, maps: Maps<'_>) -> Vec<Issue> {
+    let names = Names { has_body: false, ..Names::from(maps) };
     let wrong = |table: &Arc<model::table::Table>| {
         let TableKey::Expression(text) = &table.key else { return None };
-        let issue = Value::compile_with(text, Scope::Request, maps).err()?;
+        let issue = Value::compile_with(text, Scope::Request, names).err()?;
         Some(issue.below(&format!("tables/{}/key/expression", table.name)))
     };
     snapshot.tables.iter().filter_map(wrong).collect()

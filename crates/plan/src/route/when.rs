@@ -156,6 +156,31 @@ impl WhenPlan {
             && self.all.iter().all(|one| one.holds(of, noted, scratch))
     }
 
+    /// Returns whether it cannot be answered before there is a response.
+    pub(crate) fn waits_for_response(&self) -> bool {
+        !self.statuses.is_empty() || self.asks_response() || self.parts().any(Self::waits_for_response)
+    }
+
+    /// Returns whether the body of the request, of which nothing is known, decides on it: also later, when there is a response.
+    pub(crate) fn wants_body(&self, of: Asked<'_>, notes: &Notes, scratch: &mut Vec<u8>) -> bool {
+        if self.reads_body_later() {
+            return true;
+        }
+        notes.body.is_unread() && {
+            self.holds(of, (notes, None), scratch);
+            notes.body.is_wanted()
+        }
+    }
+
+    fn reads_body_later(&self) -> bool {
+        let reads_body = self.expression.as_ref().is_some_and(Condition::reads_body);
+        reads_body && self.asks_response() || self.parts().any(Self::reads_body_later)
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Self> {
+        self.not.as_deref().into_iter().chain(self.any.as_deref().unwrap_or_default()).chain(&*self.all)
+    }
+
     /// Returns what it asks itself of the request, without its parts.
     fn own_holds(&self, of: Asked<'_>, notes: &Notes, scratch: &mut Vec<u8>) -> bool {
         self.host_holds(of.head, scratch)

@@ -26,7 +26,7 @@ impl Exchange<'_> {
         let length = match (&self.replay.body, self.request.framing) {
             (Some(kept), _) => kept.len(),
             (None, Framing::Length(length)) => length,
-            _ => 0,
+            _ => self.replay.ahead.as_ref().map_or(0, |ahead| ahead.bytes().len() as u64),
         };
         self.incoming.notes.body_max.is_some_and(|max| length > max)
     }
@@ -95,18 +95,10 @@ async fn read_whole(exchange: &mut Exchange<'_>, bounds: &Bounds, hold: Option<&
         return Err(Fault::BodyTooLarge);
     }
     ask_for_body(exchange).await?;
-    let mut reader = Pump::new(exchange.request.framing, &exchange.connection.io, BodyWriter::Stream);
-    reader.bound(exchange.incoming.notes.body_max.map_or(bounds.max, |own| own.min(bounds.max)));
-    exchange.thin_request(&mut reader);
-    let buffers = &exchange.worker.buffers;
-    let first = exchange.connection.received.take().unwrap_or_else(|| buffers.take());
-    let mut body = Collected { bytes: Vec::new(), file: None };
-    let begun = reader.begin(b"", first, buffers);
-    let read = match begun {
-        Err(fault) => Err(refused_upload(&mut exchange.connection.io, &fault)),
-        Ok(()) => body.collect(exchange, &mut reader, (bounds, hold)).await,
-    };
-    exchange.connection.received = reader.take_leftover();
+    let (mut reader, bytes) = opened(exchange, bounds.max)?;
+    let mut body = Collected { bytes, file: None };
+    let read = body.collect(exchange, &mut reader, (bounds, hold)).await;
+    keep_leftover(exchange, &mut reader);
     exchange.progress.look();
     // Then what is left over is the next request, and nothing of it is to be skipped as a body.
     // These may end the wait for the file when all of the body is here. After other faults the reader says that it is done, too.
@@ -118,6 +110,93 @@ async fn read_whole(exchange: &mut Exchange<'_>, bounds: &Bounds, hold: Option<&
     exchange.progress.received_bytes = body.len();
     exchange.replay.hold(body.bytes.into(), body.file, trailers);
     Ok(())
+}
+
+/// Begins to collect the body, behind what was read ahead, which is returned. `max` bounds all of it.
+fn opened(exchange: &mut Exchange<'_>, max: u64) -> Result<(Pump, Vec<u8>), Fault> {
+    let max = exchange.incoming.notes.body_max.map_or(max, |own| own.min(max));
+    let (mut reader, bytes) = match exchange.replay.ahead.take() {
+        Some(ahead) => Pump::collected(*ahead),
+        None => (Pump::new(exchange.request.framing, &exchange.connection.io, BodyWriter::Stream), Vec::new()),
+    };
+    let left = max.checked_sub(bytes.len() as u64).ok_or(Fault::BodyTooLarge)?;
+    reader.bound(left);
+    exchange.thin_request(&mut reader);
+    let buffers = &exchange.worker.buffers;
+    let is_open = !reader.is_read();
+    let first = exchange.connection.received.take_if(|_| is_open).unwrap_or_else(|| buffers.take());
+    let begun = reader.begin(b"", first, buffers);
+    begun.map_err(|fault| refused_upload(&mut exchange.connection.io, &fault))?;
+    Ok((reader, bytes))
+}
+
+/// Gives the next request back to the connection, if it came with the end of the body. It is there already if the end was read before.
+fn keep_leftover(exchange: &mut Exchange<'_>, reader: &mut Pump) {
+    if let Some(leftover) = reader.take_leftover() {
+        exchange.connection.received = Some(leftover);
+    }
+}
+
+/// How much of a body is there for a step that wants its beginning.
+#[derive(Clone, Copy)]
+pub(super) enum Begun {
+    Whole,
+    /// At least so many bytes.
+    Part(u32),
+    Unread,
+}
+
+/// Reads the beginning of the body, of `max` bytes, unless the body is there. If it is longer, what was read waits for the endpoint.
+///
+/// # Errors
+/// As [`held`]; a longer body is none.
+pub(super) async fn begun(exchange: &mut Exchange<'_>, max: u32, wants_part: bool) -> Result<Begun, Fault> {
+    if let Some(begun) = known_beginning(exchange, max, wants_part) {
+        return Ok(begun);
+    }
+    if exchange.is_body_too_large() {
+        return Err(Fault::BodyTooLarge);
+    }
+    ask_for_body(exchange).await?;
+    let (mut reader, bytes) = opened(exchange, u64::MAX)?;
+    let max_bytes = max as usize;
+    let enough = match exchange.request.framing {
+        // Its end is waited for: a body that is not as long as it says is malformed.
+        Framing::Length(length) if length <= max.into() => usize::MAX,
+        // One byte more is too much.
+        _ if !wants_part => max_bytes.saturating_add(1),
+        _ => max_bytes,
+    };
+    let ends = exchange.progress.now + HELD_BODY_TIME;
+    let mut body = Collected { bytes, file: None };
+    let read = body.read(exchange, &mut reader, (enough, ends)).await;
+    keep_leftover(exchange, &mut reader);
+    exchange.progress.look();
+    exchange.is_read |= read?;
+    exchange.progress.received_bytes = body.len();
+    if reader.is_read() && body.bytes.len() <= max_bytes {
+        exchange.replay.hold(body.bytes.into(), None, reader.take_trailers());
+        return Ok(Begun::Whole);
+    }
+    exchange.replay.ahead = Some(reader.into_ahead(body.bytes));
+    Ok(if wants_part { Begun::Part(max) } else { Begun::Unread })
+}
+
+/// What of a body is there without a further read; `None`: it is to be read.
+fn known_beginning(exchange: &mut Exchange<'_>, max: u32, wants_part: bool) -> Option<Begun> {
+    let longer = if wants_part { Begun::Part(max) } else { Begun::Unread };
+    if let Some(kept) = &exchange.replay.body {
+        return Some(if kept.file.is_none() && !kept.is_coded { Begun::Whole } else { Begun::Unread });
+    }
+    if exchange.request.framing == Framing::None || !has_body(exchange) {
+        return Some(Begun::Whole);
+    }
+    match (exchange.request.framing, &exchange.replay.ahead) {
+        (_, Some(ahead)) if wants_part && ahead.bytes().len() >= max as usize => Some(longer),
+        (_, Some(ahead)) if ahead.bytes().len() > max as usize => Some(longer),
+        (Framing::Length(length), _) if length > max.into() && !wants_part => Some(longer),
+        _ => None,
+    }
 }
 
 /// What is read of a body.

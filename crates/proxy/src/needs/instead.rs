@@ -7,6 +7,7 @@ use plan::filter::{Answers, Flow, Need, ResponseSource, TooLong};
 use wire::http1::Framing;
 
 use super::Met;
+use super::body::Begun;
 use crate::answer;
 use crate::exchange::Exchange;
 use crate::grpc;
@@ -77,6 +78,7 @@ impl<'p> Exchange<'p> {
                 Need::Again if source == ResponseSource::Endpoint && self.leave_slices() => {
                     return Err(Fault::Redirected);
                 }
+                Need::Beginning { .. } => Met::Beginning(Begun::Unread),
                 Need::Redirect(to) if source == ResponseSource::Endpoint && self.follow(&to) => {
                     return Err(Fault::Redirected);
                 }

@@ -16,8 +16,9 @@ use std::time::Instant;
 use model::Fault;
 use plan::RoutePlan;
 use plan::cache::DiskRead;
-use plan::filter::{Away, FileFound, Flow, Found, Need, Reply, Spent, TooLong};
+use plan::filter::{Away, Beginning, FileFound, Flow, Found, Need, Reply, Spent, TooLong};
 
+use self::body::Begun;
 use self::call::Protocol;
 pub(crate) use self::file::read_cached;
 use crate::exchange::Exchange;
@@ -30,6 +31,7 @@ enum Met {
     Work(bool),
     Call(Result<Box<Reply>, Fault>),
     Body(Result<(), TooLong>),
+    Beginning(body::Begun),
     Now,
     Store(Result<Spent, Away>),
     File(FileFound),
@@ -71,6 +73,10 @@ impl Exchange<'_> {
             // Boxed: it is rare, and its state would make every exchange larger.
             Need::Apart(apart) => Box::pin(apart::begun(*apart, self)).await.map(|()| Met::Now),
             Need::Body { max } => body::held(self, max).await.map(Met::Body),
+            Need::Beginning { max, wants_part } => {
+                // Boxed: it is rare, and its state would make every exchange larger.
+                Box::pin(body::begun(self, max, wants_part)).await.map(Met::Beginning)
+            }
             // Too late, or too early: only what answers in the place of a response can have it.
             Need::Redirect(_) | Need::Again => Ok(Met::Now),
             Need::Hold(hold) => body::held_by(self, &hold).await.map(|()| Met::Now),
@@ -96,18 +102,25 @@ impl Exchange<'_> {
 
     /// The body is lent to the step, beside the exchange.
     fn with_found(&mut self, met: Met, run: impl FnOnce(&mut Self, Found<'_>) -> Flow) -> Flow {
-        let held = self.replay.body.take();
+        let (held, ahead) = (self.replay.body.take(), self.replay.ahead.take());
         let found = match met {
             Met::Work(found) => Found::Work(found),
             Met::Call(replied) => Found::Call(replied),
             Met::Body(read) => Found::Body(read.map(|()| held.as_deref().map_or(&*NO_BODY, |held| &held.bytes))),
+            Met::Beginning(begun) => Found::Beginning(match (begun, &ahead) {
+                (Begun::Whole, _) => Beginning::Whole(held.as_deref().map_or(&*NO_BODY, |held| &held.bytes)),
+                (Begun::Part(max), Some(ahead)) => {
+                    Beginning::Part(&ahead.bytes()[..ahead.bytes().len().min(max as usize)])
+                }
+                (Begun::Part(_), None) | (Begun::Unread, _) => Beginning::Unread,
+            }),
             Met::Now => Found::Now,
             Met::Store(spent) => Found::Store(spent),
             Met::File(found) => Found::File(found),
             Met::Cached(found) => Found::Cached(found),
         };
         let flow = run(self, found);
-        self.replay.body = held;
+        (self.replay.body, self.replay.ahead) = (held, ahead);
         flow
     }
 }

@@ -1,5 +1,6 @@
 //! How the two sides of a body mark its end.
 
+use model::fields::Fields;
 use wire::http1::{ChunkDecoder, Framing, HeadLimits};
 
 use crate::io::Io;
@@ -19,6 +20,8 @@ pub(super) enum BodyReader {
     Stream(Option<u64>),
     /// The same without a length, and with a bound: what may still come.
     BoundedStream(u64),
+    /// What was read ahead, and then the rest; boxed because it is rare and large.
+    Ahead(Box<Ahead>),
     /// Only the end is still to come, and this byte waits for it: see [`BodyWriter::Held`].
     Held(u8),
 }
@@ -30,7 +33,34 @@ pub(super) struct Chunks {
     pub left: u64,
 }
 
+/// The beginning of a body that was read before it was known where to it goes, and how its sender marks the end of the rest.
+pub(crate) struct Ahead {
+    pub(super) bytes: Vec<u8>,
+    /// So many of them have gone on.
+    pub(super) at: usize,
+    pub(super) then: BodyReader,
+    /// What ends it, if all of it was read.
+    pub(super) trailers: Option<Box<Fields>>,
+}
+
+impl Ahead {
+    /// Returns what was read; it is all of the body if that has ended.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 impl BodyReader {
+    /// Bounds a body that does not say its length ahead.
+    pub(super) fn bound(&mut self, max: u64) {
+        match self {
+            Self::Chunked(chunks) => chunks.left = max,
+            Self::Stream(None) | Self::BoundedStream(_) => *self = Self::BoundedStream(max),
+            Self::Ahead(ahead) => ahead.then.bound(max.saturating_sub(ahead.bytes.len() as u64)),
+            Self::Done | Self::Length(_) | Self::UntilClose | Self::Stream(Some(_)) | Self::Held(_) => {}
+        }
+    }
+
     pub(super) fn new(framing: Framing, from: &Io) -> Self {
         match framing {
             // The end of a stream may come later, which is nothing that the receiver has to wait for.

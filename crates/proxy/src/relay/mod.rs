@@ -21,7 +21,7 @@ mod pump;
 mod stage;
 mod tunnel;
 
-pub(crate) use body::BodyWriter;
+pub(crate) use body::{Ahead, BodyWriter};
 pub(crate) use fault::PumpFault;
 pub(crate) use hold::{Held, tell};
 pub(crate) use parts::Parts;

@@ -1,5 +1,6 @@
 //! A pump: moves the bytes of one direction from the sender to the receiver.
 
+mod ahead;
 mod decode;
 mod encode;
 mod hold;
@@ -106,11 +107,7 @@ impl Pump {
 
     /// Bounds a body that does not say its length ahead. To be called before anything is moved.
     pub(crate) fn bound(&mut self, max: u64) {
-        match &mut self.reader {
-            BodyReader::Chunked(chunks) => chunks.left = max,
-            unbounded @ BodyReader::Stream(None) => *unbounded = BodyReader::BoundedStream(max),
-            _ => {}
-        }
+        self.reader.bound(max);
     }
 
     /// Says which trailers are not passed on.

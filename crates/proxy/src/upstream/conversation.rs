@@ -89,8 +89,9 @@ impl<'p> Conversation<'p> {
         let mut upload = upload_of(exchange, framing, writer);
         let buffers = &exchange.worker.buffers;
         let received = &mut exchange.connection.received;
-        // What follows a request without a body is the next request: it stays where it is.
-        let is_next_request = framing == Framing::None && received.as_ref().is_some_and(|buffer| !buffer.is_empty());
+        // What follows a request without a body, or with one that was read ahead, is the next request: it stays where it is.
+        let has_none = framing == Framing::None || upload.is_resumed();
+        let is_next_request = has_none && received.as_ref().is_some_and(|buffer| !buffer.is_empty());
         let first = match exchange.replay.again() {
             Some(kept) => {
                 let mut first = buffers.take();

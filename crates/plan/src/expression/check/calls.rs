@@ -110,6 +110,7 @@ impl Checker<'_> {
     }
 
     fn method(&mut self, call: &Call, receiver: &Term, arguments: &[&Term]) -> Result<Typed, Trouble> {
+        super::body::refuse_json(call)?;
         if !FUNCTIONS.iter().any(|function| function.name == call.name) {
             return Err(misused(call));
         }

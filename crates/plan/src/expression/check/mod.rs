@@ -1,5 +1,6 @@
 //! The tree to a program: every name is found and every type is known, or it is said what is wrong, and where.
 
+mod body;
 mod calls;
 mod lists;
 mod maps;
@@ -63,13 +64,23 @@ pub(super) struct Checker<'a> {
     pub used_tables: Vec<Arc<Counters>>,
     /// From when on all that it names is known.
     pub needs: Scope,
+    /// It reads the body of the request.
+    pub reads_body: bool,
     regexes: usize,
 }
 
 impl<'a> Checker<'a> {
     /// For an expression that is evaluated at this moment, and may use what has these names.
     pub(super) fn new(scope: Scope, names: Names<'a>) -> Self {
-        Self { scope, names, used: Vec::new(), used_tables: Vec::new(), needs: Scope::Route, regexes: 0 }
+        Self {
+            scope,
+            names,
+            used: Vec::new(),
+            used_tables: Vec::new(),
+            needs: Scope::Route,
+            reads_body: false,
+            regexes: 0,
+        }
     }
 
     /// Compiles a part.
@@ -80,7 +91,7 @@ impl<'a> Checker<'a> {
             Kind::Double(real) => Ok(Typed::Real(Real::Constant(*real))),
             Kind::Text(text) => Ok(Typed::Text(Text::Constant(text.as_bytes().into()))),
             Kind::Name(_) | Kind::Member(..) => self.named(term),
-            Kind::Index(of, index) => self.index(of, index),
+            Kind::Index(of, index) => self.index(term, (of, index)),
             Kind::Call(call) => self.call(term.span, call),
             Kind::List(_) => {
                 let trouble = Trouble::new(term.span, "a list stands only to the right of `in`");
@@ -191,7 +202,13 @@ impl<'a> Checker<'a> {
     /// The fact that a name means.
     fn attribute(&self, term: &Term) -> Result<&'static Attribute, Trouble> {
         let Some(name) = dotted(term) else {
-            let at = if let Kind::Member(_, _, at) = &term.kind { *at } else { term.span };
+            let at = match &term.kind {
+                Kind::Member(of, _, at) => {
+                    self.refuse_call_of_json(of)?;
+                    *at
+                }
+                _ => term.span,
+            };
             return Err(Trouble::new(at, "only facts and maps have members"));
         };
         Attribute::find(&name).ok_or_else(|| self.unknown(&name, term.span))
@@ -240,6 +257,9 @@ impl<'a> Checker<'a> {
 
     /// Notes that a fact is used, if it is known in time.
     fn meet(&mut self, attribute: &Attribute, span: Span) -> Result<(), Trouble> {
+        if attribute.is_of_body() {
+            self.meet_body(attribute.name, span)?;
+        }
         if attribute.since > self.scope {
             let (name, moment) = (attribute.name, attribute.since.moment());
             let trouble = Trouble::new(span, format!("`{name}` has no value yet: it is known only {moment}"));
@@ -267,8 +287,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn index(&mut self, of: &Term, index: &Term) -> Result<Typed, Trouble> {
-        if let Some(entry) = self.entry(of, index)? {
+    fn index(&mut self, term: &Term, (of, index): (&Term, &Term)) -> Result<Typed, Trouble> {
+        if let Some(entry) = self.entry_of(term)? {
             return Ok(Typed::Text(Text::Entry(Box::new(entry))));
         }
         if let Some(map) = self.map_named(of)? {
@@ -296,6 +316,9 @@ impl<'a> Checker<'a> {
 
     /// The entry of a table that a part means, as `of[index]` or `of.name`.
     fn entry_of(&mut self, term: &Term) -> Result<Option<Entry>, Trouble> {
+        if let Some(entry) = self.entry_of_body(term)? {
+            return Ok(Some(entry));
+        }
         match &term.kind {
             Kind::Index(of, index) => self.entry(of, index),
             Kind::Member(of, name, at) => {

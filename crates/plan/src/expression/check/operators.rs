@@ -214,6 +214,9 @@ fn incomparable(one: &Typed, other: &Typed, (first, second): (&Term, &Term)) -> 
         (Typed::Truth(_), Typed::Text(_)) if text == "true" || text == "false" => {
             trouble.suggest(format!("write `{text}` without quotes"))
         }
+        (Typed::Text(_), Typed::Truth(_)) | (Typed::Truth(_), Typed::Text(_)) => {
+            trouble.suggest("the string may be compared with `\"true\"` or `\"false\"` in quotes")
+        }
         (Typed::Parts(_), _) | (_, Typed::Parts(_)) => trouble.suggest("write `value in list`"),
         _ => trouble,
     }

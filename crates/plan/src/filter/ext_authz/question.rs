@@ -19,9 +19,17 @@ pub(super) struct Question {
     pub(super) is_body_raw: bool,
 }
 
+/// The body as far as it is sent.
+#[derive(Clone, Copy)]
+pub(super) struct SentBody<'b> {
+    pub bytes: &'b [u8],
+    /// It may be longer.
+    pub is_part: bool,
+}
+
 impl Question {
     /// Writes it.
-    pub(super) fn write(&self, out: &mut Writer, head: &RequestHead, body: Option<&[u8]>, turn: &mut Turn<'_>) {
+    pub(super) fn write(&self, out: &mut Writer, head: &RequestHead, body: Option<SentBody<'_>>, turn: &mut Turn<'_>) {
         let facts = turn.facts;
         let now = (turn.wall_clock)();
         // The port belongs to the peer, and not to a client that a proxy reports.
@@ -51,7 +59,7 @@ impl Question {
         });
     }
 
-    fn write_http(&self, http: &mut Writer, head: &RequestHead, body: Option<&[u8]>, turn: &mut Turn<'_>) {
+    fn write_http(&self, http: &mut Writer, head: &RequestHead, body: Option<SentBody<'_>>, turn: &mut Turn<'_>) {
         let scheme = turn.facts.scheme.as_str().as_bytes();
         let path = &mut *turn.scratch;
         path.clear();
@@ -71,19 +79,20 @@ impl Question {
             http.entry(3, name, value);
         }
         self.write_fields(http, head);
-        if body.is_some() {
-            // By this name programs for Envoy look for a body that is cut. Here a longer one is refused.
-            http.entry(3, b"x-envoy-auth-partial-body", b"false");
+        if let Some(body) = body {
+            // By this name programs for Envoy look for a body that is cut.
+            http.entry(3, b"x-envoy-auth-partial-body", if body.is_part { b"true" } else { b"false" });
         }
         http.text(4, path);
         http.text(5, head.authority());
         http.text(6, scheme);
         http.number(9, size(head, body));
         http.text(10, head.version.as_str().as_bytes());
+        let bytes = body.map_or(&[][..], |body| body.bytes);
         if self.is_body_raw {
-            http.bytes(12, body.unwrap_or_default());
+            http.bytes(12, bytes);
         } else {
-            http.text(11, body.unwrap_or_default());
+            http.text(11, bytes);
         }
     }
 
@@ -121,13 +130,13 @@ impl Question {
 }
 
 /// Returns the bytes of the body, -1 if they are not known.
-fn size(head: &RequestHead, body: Option<&[u8]>) -> u64 {
+fn size(head: &RequestHead, body: Option<SentBody<'_>>) -> u64 {
     const UNKNOWN: u64 = -1_i64 as u64;
     let length = || std::str::from_utf8(head.fields.get_known(Known::ContentLength)?).ok()?.parse().ok();
     let is_empty = head.version < Version::Http2 && !head.fields.has_known(Known::TransferEncoding);
     match body {
-        Some(body) => body.len() as u64,
-        None => length().unwrap_or(if is_empty { 0 } else { UNKNOWN }),
+        Some(body) if !body.is_part => body.bytes.len() as u64,
+        _ => length().unwrap_or(if is_empty { 0 } else { UNKNOWN }),
     }
 }
 

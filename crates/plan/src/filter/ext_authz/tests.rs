@@ -1,5 +1,7 @@
 //! What the service gets, and what comes of its answers.
 
+use std::sync::Arc;
+
 use model::protobuf::{Reader, Writer};
 use model::{ResponseHead, Version};
 use proptest::prelude::*;
@@ -107,6 +109,39 @@ fn the_body_is_sent_as_text_or_as_bytes_and_its_size_is_told() {
         let flow = step.resume(&mut head, Found::Body(Err(super::super::TooLong)), &mut beside.turn(&facts));
         assert_eq!(flow, Flow::refuse(413, "the request's body is too large to be authorized"));
     }
+}
+
+#[test]
+fn the_beginning_of_a_body_is_sent_where_that_is_allowed() {
+    let settings = json!({ "cluster": "auth", "body_max": 4, "allow_partial": true });
+    let step = compiled(&ENTRY, &settings).request.unwrap();
+    let (world, mut head) = (World::new(), request("PUT", "/", &[("content-length", "77")]));
+    let facts = world.facts();
+    let mut beside = Beside::new();
+    let wanted = Flow::Need(Need::Beginning { max: 4, wants_part: true });
+    assert_eq!(step.apply(&mut head, &mut beside.turn(&facts)), wanted);
+    let mut told = |found: Beginning<'_>| {
+        let call = called(step.resume(&mut head, Found::Beginning(found), &mut beside.turn(&facts)));
+        let http = at(&call.body[5..], &HTTP).to_vec();
+        let size = Reader::new(&http).filter_map(Result::ok).find(|(field, _)| *field == 9);
+        let partial = entries(&http, 3)
+            .iter()
+            .find_map(|entry| Some(entry.strip_prefix("x-envoy-auth-partial-body=")? == "true"));
+        (at(&http, &[11]).to_vec(), partial.unwrap(), size.and_then(|(_, value)| value.number()))
+    };
+    let whole = |bytes: &[u8]| Arc::<[u8]>::from(bytes);
+    assert_eq!(told(Beginning::Whole(&whole(b"abcd"))), (b"abcd".to_vec(), false, Some(4)));
+    assert_eq!(
+        told(Beginning::Whole(&whole(b"abcde"))),
+        (b"abcd".to_vec(), true, Some(77)),
+        "one that is held already"
+    );
+    assert_eq!(told(Beginning::Part(b"abcd")), (b"abcd".to_vec(), true, Some(77)));
+    assert_eq!(told(Beginning::Whole(&whole(b""))), (Vec::new(), false, None));
+    let flow = step.resume(&mut head, Found::Beginning(Beginning::Unread), &mut beside.turn(&facts));
+    assert_eq!(flow, Flow::refuse(413, "the request's body is too large to be authorized"), "it lies in a file");
+    let wrong = issue("ext_authz", json!({ "cluster": "auth", "allow_partial": true }));
+    assert_eq!(wrong, "allow_partial: no body is sent (add `body_max`, or leave it out)");
 }
 
 #[test]

@@ -56,9 +56,7 @@ impl RequestStep for OidcStep {
             Found::Call(reply) if let Some(begun) = self.begun(turn) => self.informed(begun, head, reply, turn),
             Found::Call(reply) if head.path() == self.paths.callback.as_bytes() => self.redeemed(head, reply, turn),
             Found::Call(reply) => self.refreshed(head, reply, turn),
-            Found::Now | Found::Work(_) | Found::Body(_) | Found::Store(_) | Found::File(_) | Found::Cached(_) => {
-                self.apply(head, turn)
-            }
+            _ => self.apply(head, turn),
         }
     }
 }

@@ -6,9 +6,8 @@
 use std::borrow::Cow;
 
 use super::Malformed;
-
-/// Objects and arrays inside one another. A deeper text counts as no JSON.
-pub const DEPTH_MAX: usize = 64;
+pub use crate::json::DEPTH_MAX;
+use crate::json::{Lexer, place, unescaped};
 
 /// What a pointer leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,47 +57,26 @@ pub fn pointer(text: &str) -> Result<Vec<String>, String> {
 /// # Errors
 /// The text is no JSON, or too deep.
 pub fn find<'t>(text: &'t [u8], pointer: &[String]) -> Result<Option<Found<'t>>, Malformed> {
-    // Text must be UTF-8 (RFC 8259 section 8.1).
-    std::str::from_utf8(text).map_err(|_| Malformed)?;
-    let mut reader = Reader { text, at: 0, found: None };
+    let mut reader = Reader { lexer: Lexer::new(text).ok_or(Malformed)?, found: None };
     reader.value(Some(pointer), DEPTH_MAX).ok_or(Malformed)?;
-    reader.space();
-    if reader.at < text.len() { Err(Malformed) } else { Ok(reader.found) }
+    if reader.lexer.is_over() { Ok(reader.found) } else { Err(Malformed) }
 }
 
 struct Reader<'t> {
-    text: &'t [u8],
-    at: usize,
+    lexer: Lexer<'t>,
     found: Option<Found<'t>>,
 }
 
-impl<'t> Reader<'t> {
-    fn space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
-        }
-    }
-
-    fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
-    }
-
-    /// Goes on behind this byte, if it is next.
-    fn eat(&mut self, byte: u8) -> bool {
-        let is_next = self.peek() == Some(byte);
-        self.at += usize::from(is_next);
-        is_next
-    }
-
+impl Reader<'_> {
     /// Reads a value, in which `way` leads on if there is one. `None`: it is wrong.
     fn value(&mut self, way: Option<&[String]>, depth: usize) -> Option<()> {
-        self.space();
+        self.lexer.space();
         let is_end = way.is_some_and(<[String]>::is_empty);
-        match self.peek()? {
+        match self.lexer.peek()? {
             b'{' => self.object(way.filter(|_| !is_end), depth.checked_sub(1)?)?,
             b'[' => self.array(way.filter(|_| !is_end), depth.checked_sub(1)?)?,
             b'"' => {
-                let raw = self.raw_text()?;
+                let raw = self.lexer.raw_text()?;
                 // Also one that nobody wants has to be right.
                 let text = unescaped(raw)?;
                 if is_end {
@@ -107,10 +85,9 @@ impl<'t> Reader<'t> {
                 return Some(());
             }
             _ => {
-                let start = self.at;
-                self.literal()?;
+                let literal = self.lexer.literal()?;
                 if is_end {
-                    self.found = Some(Found::Literal(&self.text[start..self.at]));
+                    self.found = Some(Found::Literal(literal));
                 }
                 return Some(());
             }
@@ -122,160 +99,35 @@ impl<'t> Reader<'t> {
     }
 
     fn object(&mut self, way: Option<&[String]>, depth: usize) -> Option<()> {
-        self.at += 1;
-        self.space();
-        if self.eat(b'}') {
-            return Some(());
-        }
-        loop {
-            self.space();
-            let name = unescaped(self.raw_text()?)?;
-            self.space();
+        let mut has_more = self.lexer.enter(b'}');
+        while has_more {
+            self.lexer.space();
+            let name = unescaped(self.lexer.raw_text()?)?;
+            self.lexer.colon()?;
             let below = way.and_then(<[String]>::split_first).filter(|(first, _)| *first.as_bytes() == *name);
             let below = below.map(|(_, rest)| rest);
             if below.is_some() {
                 self.found = None;
             }
-            if !self.eat(b':') {
-                return None;
-            }
             self.value(below, depth)?;
-            self.space();
-            match (self.eat(b','), self.eat(b'}')) {
-                (true, false) => {}
-                (false, true) => return Some(()),
-                _ => return None,
-            }
-        }
-    }
-
-    fn array(&mut self, way: Option<&[String]>, depth: usize) -> Option<()> {
-        self.at += 1;
-        self.space();
-        if self.eat(b']') {
-            return Some(());
-        }
-        let way = way.and_then(<[String]>::split_first);
-        let wanted = way.and_then(|(first, _)| place(first));
-        for index in 0.. {
-            let below = way.map(|(_, rest)| rest).filter(|_| wanted == Some(index));
-            self.value(below, depth)?;
-            self.space();
-            match (self.eat(b','), self.eat(b']')) {
-                (true, false) => {}
-                (false, true) => return Some(()),
-                _ => return None,
-            }
-        }
-        None
-    }
-
-    /// Returns a text between its quotes, as it is written.
-    fn raw_text(&mut self) -> Option<&'t [u8]> {
-        if !self.eat(b'"') {
-            return None;
-        }
-        let start = self.at;
-        loop {
-            match self.peek()? {
-                b'"' => break,
-                b'\\' => self.at += 2,
-                0..0x20 => return None,
-                _ => self.at += 1,
-            }
-        }
-        let raw = self.text.get(start..self.at)?;
-        self.at += 1;
-        Some(raw)
-    }
-
-    fn literal(&mut self) -> Option<()> {
-        for word in [&b"true"[..], b"false", b"null"] {
-            if self.text[self.at..].starts_with(word) {
-                self.at += word.len();
-                return Some(());
-            }
-        }
-        self.number()
-    }
-
-    /// Reads a number (RFC 8259 section 6).
-    fn number(&mut self) -> Option<()> {
-        self.eat(b'-');
-        if !self.eat(b'0') {
-            self.digits()?;
-        }
-        if self.eat(b'.') {
-            self.digits()?;
-        }
-        if self.eat(b'e') || self.eat(b'E') {
-            let _sign = self.eat(b'+') || self.eat(b'-');
-            self.digits()?;
+            has_more = self.lexer.next(b'}')?;
         }
         Some(())
     }
 
-    fn digits(&mut self) -> Option<()> {
-        let start = self.at;
-        while matches!(self.peek(), Some(b'0'..=b'9')) {
-            self.at += 1;
+    fn array(&mut self, way: Option<&[String]>, depth: usize) -> Option<()> {
+        let way = way.and_then(<[String]>::split_first);
+        let wanted = way.and_then(|(first, _)| place(first));
+        let mut has_more = self.lexer.enter(b']');
+        let mut index = 0;
+        while has_more {
+            let below = way.map(|(_, rest)| rest).filter(|_| wanted == Some(index));
+            self.value(below, depth)?;
+            has_more = self.lexer.next(b']')?;
+            index += 1;
         }
-        (self.at > start).then_some(())
+        Some(())
     }
-}
-
-/// Returns the place in an array that a name stands for (RFC 6901 section 4).
-fn place(name: &str) -> Option<usize> {
-    let is_place = name == "0" || !name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit());
-    is_place.then(|| name.parse().ok())?
-}
-
-/// Returns what a text stands for (RFC 8259 section 7). `None`: an escape is wrong.
-fn unescaped(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let Some(first) = memchr::memchr(b'\\', raw) else { return Some(Cow::Borrowed(raw)) };
-    let mut text = raw[..first].to_vec();
-    let mut rest = &raw[first..];
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
-        if byte != b'\\' {
-            text.push(byte);
-            continue;
-        }
-        let (&escape, tail) = rest.split_first()?;
-        rest = tail;
-        match escape {
-            b'"' | b'\\' | b'/' => text.push(escape),
-            b'b' => text.push(8),
-            b'f' => text.push(12),
-            b'n' => text.push(b'\n'),
-            b'r' => text.push(b'\r'),
-            b't' => text.push(b'\t'),
-            b'u' => {
-                let (character, tail) = character(rest)?;
-                rest = tail;
-                text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-            }
-            _ => return None,
-        }
-    }
-    Some(Cow::Owned(text))
-}
-
-/// Reads what follows `\u`: four digits, and for a pair of surrogates another escape.
-fn character(rest: &[u8]) -> Option<(char, &[u8])> {
-    let (high, rest) = unit(rest)?;
-    if !(0xd800..0xdc00).contains(&high) {
-        return Some((char::from_u32(high)?, rest));
-    }
-    let (low, rest) = unit(rest.strip_prefix(b"\\u")?)?;
-    let low = low.checked_sub(0xdc00).filter(|low| *low < 0x400)?;
-    Some((char::from_u32(0x1_0000 + ((high - 0xd800) << 10) + low)?, rest))
-}
-
-fn unit(text: &[u8]) -> Option<(u32, &[u8])> {
-    let (digits, rest) = text.split_at_checked(4)?;
-    let digit = |value: u32, byte: &u8| Some(value << 4 | char::from(*byte).to_digit(16)?);
-    Some((digits.iter().try_fold(0, digit)?, rest))
 }
 
 #[cfg(test)]

@@ -18,6 +18,9 @@ impl Pump {
         from: &mut Io,
         pool: &BufferPool,
     ) -> Result<Poll<()>, PumpFault> {
+        if matches!(self.reader, BodyReader::Ahead(_)) {
+            return self.fill_ahead(pool).map(Poll::Ready);
+        }
         match from.poll_read_ready(cx) {
             Poll::Pending => return Ok(Poll::Pending),
             Poll::Ready(Err(_)) => return Err(PumpFault::Read),
@@ -103,8 +106,8 @@ impl Pump {
                     _ => self.reader = BodyReader::Stream(left),
                 }
             }
-            // Nothing but the end was due.
-            BodyReader::Held(_) => return Err(PumpFault::Framing),
+            // Nothing but the end was due, or what was read before.
+            BodyReader::Held(_) | BodyReader::Ahead(_) => return Err(PumpFault::Framing),
             BodyReader::BoundedStream(left) => {
                 let left = left.checked_sub(buffer.len() as u64).ok_or(PumpFault::TooLong)?;
                 if !is_over {

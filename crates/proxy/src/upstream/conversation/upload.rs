@@ -8,9 +8,18 @@ use crate::io::Io;
 use crate::relay::{BodyWriter, Pump, PumpFault};
 
 /// What moves the request's body, within the bounds of its route.
-pub(super) fn upload_of(exchange: &Exchange<'_>, source: Framing, writer: BodyWriter) -> Pump {
+pub(super) fn upload_of(exchange: &mut Exchange<'_>, source: Framing, writer: BodyWriter) -> Pump {
+    let ahead = if exchange.replay.is_taken { None } else { exchange.replay.ahead.take() };
     let Some(kept) = exchange.replay.again() else {
-        let mut upload = Pump::new(source, &exchange.connection.io, writer);
+        let mut upload = match ahead {
+            None => Pump::new(source, &exchange.connection.io, writer),
+            Some(ahead) => {
+                // It counts once more, as it is moved.
+                let counted = &mut exchange.progress.received_bytes;
+                *counted = counted.saturating_sub(ahead.bytes().len() as u64);
+                Pump::resumed(ahead, writer)
+            }
+        };
         if let Some(max) = exchange.incoming.notes.body_max {
             upload.bound(max);
         }
