@@ -198,3 +198,36 @@ fn filters_behind_get_the_body_whole_or_refuse_it() {
         assert!(Peer::connect(clear).ask(asked).text() == long);
     }
 }
+
+#[test]
+fn requests_behind_a_body_that_was_read_and_not_sent_get_their_own_answers() {
+    // The endpoint answers while the head is still on its way, slowly: nothing of the body has been sent then.
+    let endpoint = Origin::start(|mut visit| {
+        while let Some(begun) = visit.peer.try_read(10) {
+            if begun == b"POST /slow" {
+                visit.peer.send("HTTP/1.1 500 Early\r\nContent-Length: 0\r\n\r\n");
+                let _rest = visit.peer.try_rest();
+                return;
+            }
+            let rest = visit.peer.head();
+            visit.peer.send(ok(rest.field("x-name").unwrap_or("no name")));
+        }
+    });
+    let service = Authorization::start();
+    let slowly = ", { bandwidth_limit: { upload: 500B/s }, when: { path: { exact: /slow } } }, \
+                  { error_page: { status: 500, body: page, intercept: true } }";
+    let site = both(&endpoint, &service, slowly);
+    let pad = "x".repeat(3_000);
+    for length in [1_024, 1_025, 2_048] {
+        let posted = by_length("good", &text(length)).replace("POST / ", "POST /slow ");
+        let posted = posted.replace("Host: test", &format!("Host: test\r\nX-Pad: {pad}"));
+        let next = |name: &str| {
+            format!("GET / HTTP/1.1\r\nHost: test\r\nToken: good\r\nX-Name: {name}\r\nX-Pad: {pad}\r\n\r\n")
+        };
+        let mut peer = Peer::sending(site.product.address("clear"), posted + &next("second") + &next("third"));
+        let answer = peer.response();
+        assert_eq!((answer.status(), &*answer.text()), (500, "page"), "{length}");
+        assert_eq!(peer.response().text(), "second", "{length}");
+        assert_eq!(peer.response().text(), "third", "{length}");
+    }
+}

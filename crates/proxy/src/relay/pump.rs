@@ -152,9 +152,12 @@ impl Pump {
         self.ended && self.outgoing.is_none() && self.flushed
     }
 
-    /// Whether the sender's part is read to its end (it may not be written yet).
+    /// Whether the sender's part is read to its end (it may not be written yet, or still be in memory).
     pub(crate) fn is_read(&self) -> bool {
-        self.reader.is_done()
+        match &self.reader {
+            BodyReader::Ahead(ahead) => ahead.then.is_done(),
+            reader => reader.is_done(),
+        }
     }
 
     /// Body bytes that were read so far, framing not counted.

@@ -473,7 +473,7 @@ impl<'p> Conversation<'p> {
             self.keep_sent(exchange, fault);
         }
         exchange.progress.is_interim_cut = self.interim.1 > 0;
-        exchange.is_read = self.upload.is_read();
+        exchange.is_read |= self.upload.is_read();
         self.upload.stop(buffers);
         match exchange.replay.again() {
             // It is counted once, however often it was sent.

@@ -190,7 +190,7 @@ impl<'p> Conversation<'p> {
         if let Some(leftover) = self.upload.take_leftover() {
             exchange.connection.received = Some(leftover);
         }
-        exchange.is_read = self.upload.is_read();
+        exchange.is_read |= self.upload.is_read();
     }
 
     /// Throws a response away; the connection is kept if what is left of it comes at once, and nothing behind it.
