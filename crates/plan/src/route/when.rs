@@ -163,7 +163,8 @@ impl WhenPlan {
 
     /// Returns whether the body of the request, of which nothing is known, decides on it: also later, when there is a response.
     pub(crate) fn wants_body(&self, of: Asked<'_>, notes: &Notes, scratch: &mut Vec<u8>) -> bool {
-        if self.reads_body_later() {
+        // Parts that are decided now may hold back a part that reads the body until they are joined with the response's.
+        if self.waits_for_response() && self.reads_body() {
             return true;
         }
         notes.body.is_unread() && {
@@ -172,9 +173,9 @@ impl WhenPlan {
         }
     }
 
-    fn reads_body_later(&self) -> bool {
-        let reads_body = self.expression.as_ref().is_some_and(Condition::reads_body);
-        reads_body && self.asks_response() || self.parts().any(Self::reads_body_later)
+    /// Returns whether an expression of it reads the body of the request.
+    fn reads_body(&self) -> bool {
+        self.expression.as_ref().is_some_and(Condition::reads_body) || self.parts().any(Self::reads_body)
     }
 
     fn parts(&self) -> impl Iterator<Item = &Self> {

@@ -15,10 +15,12 @@ const ASKED: Flow = Flow::Need(Need::Beginning { max: BODY_SEEN_MAX, wants_part:
 /// A condition as `when` writes it.
 fn when(written: &Value) -> When {
     let text = |key: &str| written[key].as_str().map(str::to_owned);
+    let list = |key: &str| written[key].as_array().map_or(Vec::new(), |list| list.iter().map(when).collect());
     When {
         matches: Match { expression: text("expression"), path: text("path").map(PathMatch::Exact), ..Match::default() },
         statuses: written["status"].as_u64().map(|status| status.to_string().parse().unwrap()).into_iter().collect(),
-        any: written["any"].as_array().map_or(Vec::new(), |list| list.iter().map(when).collect()),
+        any: list("any"),
+        all: list("all"),
         not: written.get("not").map(|not| Box::new(when(not))),
         ..When::default()
     }
@@ -127,6 +129,41 @@ fn a_filter_with_needs_of_its_own_gets_what_it_has_asked_for() {
     assert_eq!(flow, Flow::Need(Need::Beginning { max: 1024, wants_part: true }));
 }
 
+/// Has a filter of responses act on a request with the body `{"a":"1"}`, and compares the field `x-a` of its response.
+fn check_response(filter: &Value, status: u16, wanted: Option<&str>) {
+    let chain = chain(json!([filter]));
+    let (mut head, mut beside) = (request("POST", "/", LENGTH), Beside::new());
+    let (asked, flow) = flow(&chain, &mut head, &mut beside, br#"{"a":"1"}"#);
+    assert_eq!((asked, flow), (true, Flow::Continue), "{filter}");
+    let head: ResponseHead = returned_with(&chain, &mut (head, beside), response(status, &[]));
+    let found = head.fields.get(&model::FieldName::new("x-a").unwrap());
+    assert_eq!(found, wanted.map(str::as_bytes), "{filter} {status}");
+}
+
+#[test]
+fn a_condition_on_the_response_and_the_body_has_the_body_read_with_the_request() {
+    let holds = json!({ "expression": "request.body.json.a == \"1\"" });
+    let fails = json!({ "expression": "request.body.json.a == \"2\"" });
+    let code = json!({ "expression": "response.code == 404" });
+    let status = json!({ "status": 404 });
+    for (when, at_404, at_200) in [
+        (json!({ "status": 404, "expression": holds["expression"] }), true, false),
+        (json!({ "status": 404, "expression": fails["expression"] }), false, false),
+        (json!({ "status": 404, "not": holds }), false, false),
+        (json!({ "status": 404, "not": fails }), true, false),
+        (json!({ "all": [status, holds] }), true, false),
+        (json!({ "all": [status, fails] }), false, false),
+        (json!({ "all": [code, holds] }), true, false),
+        (json!({ "all": [code, fails] }), false, false),
+        (json!({ "any": [{ "not": status }, holds] }), true, true),
+        (json!({ "any": [{ "not": status }, fails] }), false, true),
+    ] {
+        let filter = json!({ "set_response_header": { "x-a": "yes" }, "when": when });
+        check_response(&filter, 404, at_404.then_some("yes"));
+        check_response(&filter, 200, at_200.then_some("yes"));
+    }
+}
+
 #[test]
 fn a_filter_of_responses_has_the_body_read_with_the_request() {
     let value = json!({ "x-a": { "expression": "request.body.json.a" } });
@@ -139,13 +176,7 @@ fn a_filter_of_responses_has_the_body_read_with_the_request() {
         (json!({ "set_response_header": { "x-a": "yes" }, "when": of_both }), 200, Some("yes")),
         (json!({ "set_response_header": { "x-a": "yes" }, "when": of_both }), 500, None),
     ] {
-        let chain = chain(json!([filter]));
-        let (mut head, mut beside) = (request("POST", "/", LENGTH), Beside::new());
-        let (asked, flow) = flow(&chain, &mut head, &mut beside, br#"{"a":"1"}"#);
-        assert_eq!((asked, flow), (true, Flow::Continue), "{filter}");
-        let head: ResponseHead = returned_with(&chain, &mut (head, beside), response(status, &[]));
-        let found = head.fields.get(&model::FieldName::new("x-a").unwrap());
-        assert_eq!(found, wanted.map(str::as_bytes), "{filter} {status}");
+        check_response(&filter, status, wanted);
     }
     let elsewhere = chain(json!([{ "set_response_header": value, "when": { "path": "/" } }]));
     let mut head = request("POST", "/other", LENGTH);
