@@ -77,7 +77,9 @@ fn may_be_read(head: &RequestHead) -> bool {
         None => head.version >= Version::Http2 || head.fields.has_known(Known::TransferEncoding),
     };
     let is_coding = |name: &[u8]| name.eq_ignore_ascii_case(b"content-encoding");
-    let is_plain = |value: &[u8]| value.trim_ascii().eq_ignore_ascii_case(b"identity");
+    // An empty list names no coding, and one of `identity` alone changes nothing (RFC 9110 section 8.4.1).
+    let is_none = |name: &[u8]| matches!(name.trim_ascii(), b"") || name.trim_ascii().eq_ignore_ascii_case(b"identity");
+    let is_plain = |value: &[u8]| value.split(|byte| *byte == b',').all(is_none);
     may_follow && head.fields.iter().all(|field| !is_coding(field.name) || is_plain(field.value))
 }
 
