@@ -98,12 +98,12 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Compiles an expression that is evaluated at this moment and uses no map.
+    /// Compiles an expression that is evaluated at this moment and uses no map. It may read the body of the request.
     ///
     /// # Errors
     /// What is wrong with it, and at which character; the path is empty.
     pub fn compile(text: &str, scope: Scope) -> Result<Self, Issue> {
-        Self::compile_with(text, scope, Maps::Known(&[]))
+        Self::compile_with(text, scope, Names { has_body: true, ..Names::from(Maps::Known(&[])) })
     }
 
     /// Compiles one that may use these maps and tables.
@@ -177,12 +177,12 @@ pub struct Value {
 }
 
 impl Value {
-    /// Compiles an expression that is evaluated at this moment and uses no map.
+    /// Compiles an expression that is evaluated at this moment and uses no map. It may read the body of the request.
     ///
     /// # Errors
     /// What is wrong with it, and at which character; the path is empty.
     pub fn compile(text: &str, scope: Scope) -> Result<Self, Issue> {
-        Self::compile_with(text, scope, Maps::Known(&[]))
+        Self::compile_with(text, scope, Names { has_body: true, ..Names::from(Maps::Known(&[])) })
     }
 
     /// Compiles one that may use these maps and tables.

@@ -33,9 +33,9 @@ impl Tables<'_> {
 }
 
 impl<'a> From<Maps<'a>> for Names<'a> {
-    /// Returns maps alone: no table can be read.
+    /// Returns maps alone: neither a table nor the body of a request can be read.
     fn from(maps: Maps<'a>) -> Self {
-        Self { maps, tables: Tables::Closed, has_body: true }
+        Self { maps, tables: Tables::Closed, has_body: false }
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn tracked(names: &[Name], tables: &[Arc<Table>]) -> Result<Box<[Arc<
 
 /// Returns what is wrong with keys that are expressions. They are compiled where they are used.
 pub(super) fn wrong_keys(snapshot: &Snapshot, maps: Maps<'_>) -> Vec<Issue> {
-    let names = Names { has_body: false, ..Names::from(maps) };
+    let names = Names::from(maps);
     let wrong = |table: &Arc<model::table::Table>| {
         let TableKey::Expression(text) = &table.key else { return None };
         let issue = Value::compile_with(text, Scope::Request, names).err()?;

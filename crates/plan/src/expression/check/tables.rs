@@ -88,7 +88,7 @@ impl Checker<'_> {
 
     /// The key of a table, which is an expression that reads no table itself.
     fn key_of(&mut self, text: &str, (name, at): (&str, Span)) -> Result<Text, Trouble> {
-        let names = Names { has_body: false, ..Names::from(self.names.maps) };
+        let names = Names::from(self.names.maps);
         let mut checker = Checker::new(Scope::Request.min(self.scope), names);
         let term = parser::parse(text).and_then(|term| checker.written(&term));
         let key = term.map_err(|trouble| {
