@@ -137,6 +137,67 @@ fn a_body_is_read_only_where_the_condition_depends_on_it_and_buffer_raises_the_l
 }
 
 #[test]
+fn a_filter_behind_buffer_reads_what_one_before_could_not() {
+    let endpoint = self::endpoint();
+    let filters = "filters: [\
+        { set_request_header: { x-role: { expression: 'request.body.json.model' } } },\
+        { buffer: { request: 2MiB } },\
+        { set_request_header: { x-model: { expression: 'request.body.json.model' } } }]";
+    let product = Setup::to(&endpoint).route(filters).start();
+    let mut peer = product.connect();
+    for (length, wanted) in [
+        (1_000, "far far 1000 "),
+        (200_000, "far - 200000 "),
+        (1_048_576, "far - 1048576 "),
+        // Held and sent on, but too long to be parsed.
+        (1_048_577, "- - 1048577 "),
+    ] {
+        let mut body = br#"{"model": "far"}"#.to_vec();
+        body.resize(length, b' ');
+        for asked in [post(&body, ""), chunked(&body, 10_000)] {
+            let answer = peer.ask(asked).text();
+            assert!(answer.starts_with(wanted), "{length}: {}", &answer[..20]);
+        }
+    }
+}
+
+#[test]
+fn a_condition_on_the_status_and_the_body_is_decided_by_both() {
+    let endpoint = self::endpoint();
+    let filters = "filters: [\
+        { set_response_header: { x-both: 'yes' }, when: { status: 200, expression: 'request.body.json.a == \"1\"' } },\
+        { set_response_header: { x-other: 'yes' }, when: { status: 200, not: { expression: 'request.body.json.a == \"1\"' } } }]";
+    let product = Setup::to(&endpoint).route(filters).start();
+    let mut peer = product.connect();
+    for (body, both, other) in [(&br#"{"a": 1}"#[..], Some("yes"), None), (br#"{"a": 2}"#, None, Some("yes"))] {
+        let answer = peer.ask(post(body, ""));
+        assert_eq!((answer.field("x-both"), answer.field("x-other")), (both, other));
+    }
+}
+
+#[test]
+fn the_guide_s_deny_refuses_bodies_without_a_value() {
+    let endpoint = self::endpoint();
+    let filters = "filters: [{ deny: { status: 403 }, when: { expression: \
+        'request.headers[\"x-plan\"].orValue(\"\") != \"gold\" && !(request.body.json.model.orValue(\"\") in [\"small\", \"medium\"])' } }]";
+    let product = Setup::to(&endpoint).route(filters).start();
+    let long = format!("{{\"model\": \"small\"}}{}", " ".repeat(65_536));
+    for (body, fields, status) in [
+        (r#"{"model": "small"}"#, "", 200),
+        (r#"{"model": "small"}"#, "Content-Encoding: \r\n", 200),
+        (r#"{"model": "small"}"#, "Content-Encoding: gzip\r\n", 403),
+        (r#"{"model": "large"}"#, "", 403),
+        (r#"{"model": "large"}"#, "X-Plan: gold\r\n", 200),
+        (r#"{"model": "small""#, "", 403),
+        (&long, "", 403),
+        ("", "", 403),
+    ] {
+        let status_of = product.connect().ask(post(body.as_bytes(), fields)).status();
+        assert_eq!(status_of, status, "{} {fields}", &body[..body.len().min(20)]);
+    }
+}
+
+#[test]
 fn a_place_without_a_body_is_an_error_that_says_what_to_write() {
     let endpoint = endpoint();
     for (text, message, mend) in [

@@ -189,6 +189,11 @@ impl Notes {
         self.body = SeenBody::held(body);
     }
 
+    /// Notes that the body is now held whole: expressions that come later look at it again if it could not be read before.
+    pub fn note_body_held(&mut self) {
+        self.body.look_again();
+    }
+
     /// Notes that a filter has verified the client, which may have no name here.
     pub fn set_verified(&mut self) {
         self.statuses.is_verified = true;

@@ -5,6 +5,10 @@ use std::sync::Arc;
 
 use crate::json::{Index, Item, Path};
 
+/// The longest body whose JSON is read, in bytes. It is parsed in one go, and the other exchanges of the worker wait meanwhile: some
+/// milliseconds for this much.
+pub(crate) const JSON_MAX: usize = 1 << 20;
+
 /// What is known of a body.
 #[derive(Debug)]
 pub(crate) enum SeenBody {
@@ -68,9 +72,17 @@ impl SeenBody {
         self.document().map(|document| &*document.bytes)
     }
 
-    /// Returns a value of its JSON. The body is parsed when this is called first, and not again.
+    /// Forgets that none could be read.
+    pub(crate) fn look_again(&mut self) {
+        if matches!(self, Self::Absent) {
+            *self = Self::default();
+        }
+    }
+
+    /// Returns a value of its JSON. The body is parsed when this is called first, and not again. One of more than [`JSON_MAX`] bytes
+    /// has no values.
     pub(crate) fn find(&self, path: &Path) -> Option<Item<'_>> {
-        let Document { bytes, index } = self.document()?;
+        let Document { bytes, index } = self.document().filter(|document| document.bytes.len() <= JSON_MAX)?;
         index.get_or_init(|| Index::parse(bytes)).as_ref()?.find(bytes, path)
     }
 }

@@ -109,6 +109,7 @@ async fn read_whole(exchange: &mut Exchange<'_>, bounds: &Bounds, hold: Option<&
     let trailers = reader.take_trailers();
     exchange.progress.received_bytes = body.len();
     exchange.replay.hold(body.bytes.into(), body.file, trailers);
+    exchange.incoming.notes.note_body_held();
     Ok(())
 }
 
@@ -176,6 +177,7 @@ pub(super) async fn begun(exchange: &mut Exchange<'_>, max: u32, wants_part: boo
     exchange.progress.received_bytes = body.len();
     if reader.is_read() && body.bytes.len() <= max_bytes {
         exchange.replay.hold(body.bytes.into(), None, reader.take_trailers());
+        exchange.incoming.notes.note_body_held();
         return Ok(Begun::Whole);
     }
     exchange.replay.ahead = Some(reader.into_ahead(body.bytes));

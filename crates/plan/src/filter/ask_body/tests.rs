@@ -5,9 +5,11 @@ use model::filter::FilterUse;
 use model::matching::{Match, PathMatch, When};
 use serde_json::{Value, json};
 
+use super::super::seen_body::JSON_MAX;
 use super::super::testing::{Beside, World, request, response, returned_with};
 use super::super::{Chain, LocalResponse};
 use super::*;
+use crate::json::Path;
 
 const LENGTH: &[(&str, &str)] = &[("content-length", "9")];
 const ASKED: Flow = Flow::Need(Need::Beginning { max: BODY_SEEN_MAX, wants_part: false });
@@ -184,4 +186,38 @@ fn a_filter_of_responses_has_the_body_read_with_the_request() {
     let elsewhere = chain(json!([{ "set_response_header": value, "when": { "path": "/" } }]));
     let mut head = request("POST", "/other", LENGTH);
     assert!(!flow(&elsewhere, &mut head, &mut Beside::new(), b"").0, "it does not act there");
+}
+
+#[test]
+fn a_body_that_is_held_since_is_looked_at_again() {
+    let value = json!({ "x-a": { "expression": "request.body.json.a.orValue(\"none\")" } });
+    let add = json!({ "add_request_header": value });
+    let chain = chain(json!([add, { "buffer": { "request": "1MiB" } }, add, add]));
+    let world = World::new();
+    let facts = world.facts();
+    let (mut head, mut beside, mut place) = (request("POST", "/", LENGTH), Beside::new(), 0);
+    assert_eq!(chain.on_request_from(&mut place, &mut head, &mut beside.turn(&facts)), ASKED);
+    let unread = Found::Beginning(Beginning::Unread);
+    let flow = chain.resume(&mut place, unread, &mut head, &mut beside.turn(&facts));
+    assert!(matches!(flow, Flow::Need(Need::Hold(_))), "{flow:?}");
+    beside.notes.note_body_held();
+    assert_eq!(chain.resume(&mut place, Found::Now, &mut head, &mut beside.turn(&facts)), ASKED);
+    let body = Arc::from(&br#"{"a":"1"}"#[..]);
+    let whole = Found::Beginning(Beginning::Whole(&body));
+    assert_eq!(chain.resume(&mut place, whole, &mut head, &mut beside.turn(&facts)), Flow::Continue);
+    let values: Vec<_> = head.fields.iter().filter(|field| field.name == b"x-a").map(|field| field.value).collect();
+    assert_eq!(values, [&b"none"[..], b"1", b"1"]);
+    beside.notes.note_body_held();
+    assert!(matches!(beside.notes.body, SeenBody::Held(_)), "what was found stays");
+}
+
+#[test]
+fn the_json_of_a_long_body_is_not_parsed() {
+    for (length, wanted) in [(JSON_MAX, true), (JSON_MAX + 1, false)] {
+        let mut body = br#"{"a":"1"}"#.to_vec();
+        body.resize(length, b' ');
+        let body = SeenBody::held(body.into());
+        assert_eq!(body.find(&Path::Name("a".into())).is_some(), wanted, "{length}");
+        assert_eq!(body.bytes().map(<[u8]>::len), Some(length));
+    }
 }
