@@ -259,10 +259,35 @@ pub(crate) fn may_hold(property: Option<&Value>, root: &Value, node: &Node) -> b
     !matches!(node.kind, Kind::Scalar(_)) || map.is_none_or(|map| shape(map) != Shape::Map)
 }
 
+/// What other products call the address of the client.
+const CLIENT_ADDRESSES: [&str; 11] = [
+    "src",
+    "ip",
+    "address",
+    "source",
+    "source_ip",
+    "remote_ip",
+    "client_ip",
+    "remote_addr",
+    "$remote_addr",
+    "$binary_remote_addr",
+    "remote_address",
+];
+
+fn names_client(branch: &Map<String, Value>) -> bool {
+    let is_client = |value: &Value| value == "client";
+    branch.get("const").is_some_and(is_client)
+        || branch.get("enum").and_then(Value::as_array).is_some_and(|all| all.iter().any(is_client))
+}
+
 /// Returns a key of a map with one text, where only some names may stand: `x-api-key` was meant as `{ header: x-api-key }`, and
 /// `request.user` as `{ expression: request.user }`. Of keys that take no such text, all are named, or the one that the text is like.
 pub(crate) fn mend_named(branches: &[Value], root: &Value, node: &Node) -> Option<String> {
     let text = node.text().filter(|_| !node.is_from_environment())?;
+    let takes_client = || branches.iter().any(|branch| resolved(branch, root).is_some_and(names_client));
+    if CLIENT_ADDRESSES.contains(&text.to_ascii_lowercase().as_str()) && takes_client() {
+        return Some("write `client` for the address of the client".to_owned());
+    }
     let keys: Vec<_> = branches.iter().filter_map(|branch| needed_key(branch, root)).collect();
     let takes_any = |(_, property): &&(&str, &Map<String, Value>)| {
         shape(property) == Shape::Text && !["enum", "format"].iter().any(|k| property.contains_key(*k))

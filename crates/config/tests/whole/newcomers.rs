@@ -382,6 +382,20 @@ clusters:
 }
 
 #[test]
+fn other_names_of_the_client_address_are_no_header_fields() {
+    let told = about(
+        "routes:
+  - { cluster: a, filters: [{ deny: { key: $binary_remote_addr } }, { deny: { key: src } }] }
+clusters: { a: { endpoints: ['127.0.0.1:1'] } }
+",
+    );
+    let wanted = ["$binary_remote_addr", "src"].map(|name| {
+        format!("3: `key` must be `client`, not the text `{name}` (write `client` for the address of the client)")
+    });
+    assert_eq!(told, wanted);
+}
+
+#[test]
 fn conditions_and_settings_in_the_wrong_place_are_shown_the_right_one() {
     let told = about(
         "http: {}

@@ -139,8 +139,8 @@ pub use guarded::{Guarded, GuardedResponse, Noted};
 pub use hold::{Hold, HoldCounts, Spool, Usage};
 pub use mirror::{Mirror, MirrorEnd, MirrorPlace};
 pub use need::{
-    Apart, Awaited, Away, Beginning, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreCost, StoreLogin,
-    TakeReply, TooLong, Work,
+    Apart, Awaited, Away, Beginning, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreCost,
+    StoreLogin, TakeReply, TooLong, Work,
 };
 pub use notes::{CacheStatus, LimitStatus, Note, Notes};
 pub use redirected::{Followed, Redirected};
