@@ -90,7 +90,15 @@ impl Io {
 
     /// Whether what is sent here is a slice, which another exchange puts together with others.
     pub(crate) fn is_piped(&self) -> bool {
-        matches!(self, Self::Memory(memory) if memory.pipe.is_some())
+        self.pipe().is_some()
+    }
+
+    /// What takes what is sent here, where that is a slice.
+    pub(crate) fn pipe(&self) -> Option<&Pipe> {
+        match self {
+            Self::Memory(memory) => memory.pipe.as_deref(),
+            Self::Connection(_) | Self::Stream(_) => None,
+        }
     }
 
     /// Whether the end of a message here is its own, also where its length is known: that of a stream, or of what memory is fed.

@@ -9,43 +9,44 @@ use super::harness::peer::Message;
 use super::harness::{Origin, Peer, Product, Setup, eventually, http3};
 use super::http3::site;
 
-const SLICE: usize = 64 << 10;
+pub(super) const SLICE: usize = 64 << 10;
 /// Five slices, of which the last is not full.
-const TOTAL: usize = 4 * SLICE + 1000;
+pub(super) const TOTAL: usize = 4 * SLICE + 1000;
 const LABELS: &[&str] = &["cache=\"pages\""];
 
 /// What a file of this version holds: no two slices are alike.
-fn content(version: usize) -> String {
+pub(super) fn content(version: usize) -> String {
     let byte = |at: usize| char::from(b'a' + ((at ^ (at >> 16) ^ (at >> 8) ^ version) % 23) as u8);
     (0..TOTAL).map(byte).collect()
 }
 
 /// An endpoint with ranges, whose answers a test may spoil.
-struct Files {
-    version: AtomicUsize,
+pub(super) struct Files {
+    pub(super) version: AtomicUsize,
     spoil: Mutex<Spoil>,
 }
 
 /// Makes an answer of the content.
 type Answer = fn(&str) -> Vec<u8>;
-type Spoil = Box<dyn Fn(&Message, Vec<u8>) -> Vec<u8> + Send + Sync>;
+type Spoil = Arc<dyn Fn(&Message, Vec<u8>) -> Vec<u8> + Send + Sync>;
 
 impl Files {
-    fn start() -> (Arc<Self>, Origin) {
-        let files = Arc::new(Self { version: AtomicUsize::new(1), spoil: Mutex::new(Box::new(|_, answer| answer)) });
+    pub(super) fn start() -> (Arc<Self>, Origin) {
+        let files = Arc::new(Self { version: AtomicUsize::new(1), spoil: Mutex::new(Arc::new(|_, answer| answer)) });
         let own = Arc::clone(&files);
         let origin = Origin::answering(move |request| {
             let answer = own.answer(request);
-            (own.spoil.lock().expect("spoil"))(request, answer)
+            let spoil = Arc::clone(&own.spoil.lock().expect("spoil"));
+            spoil(request, answer)
         });
         (files, origin)
     }
 
-    fn spoil(&self, by: impl Fn(&Message, Vec<u8>) -> Vec<u8> + Send + Sync + 'static) {
-        *self.spoil.lock().expect("spoil") = Box::new(by);
+    pub(super) fn spoil(&self, by: impl Fn(&Message, Vec<u8>) -> Vec<u8> + Send + Sync + 'static) {
+        *self.spoil.lock().expect("spoil") = Arc::new(by);
     }
 
-    fn answer(&self, request: &Message) -> Vec<u8> {
+    pub(super) fn answer(&self, request: &Message) -> Vec<u8> {
         let version = self.version.load(Ordering::SeqCst);
         let (body, etag) = (content(version), format!("\"{version}\""));
         let tag = format!("ETag: {etag}");
@@ -69,24 +70,24 @@ impl Files {
     }
 }
 
-fn part((first, last, total): (usize, usize, usize), fields: &[&str], body: &str) -> Vec<u8> {
+pub(super) fn part((first, last, total): (usize, usize, usize), fields: &[&str], body: &str) -> Vec<u8> {
     let range = format!("Content-Range: bytes {first}-{last}/{total}");
     let fields: Vec<_> = fields.iter().copied().chain([&*range]).collect();
     response("206 Partial Content", &fields, body)
 }
 
-fn setup(origin: &Origin, more: &str) -> Setup {
+pub(super) fn setup(origin: &Origin, more: &str) -> Setup {
     let cache = format!("store: pages, slice: 64KiB, tags: surrogate-key, status_field: true, {more}");
     Setup::to(origin)
         .top("caches: { pages: { memory: 32MiB } }")
         .route(format!("filters: [{{ cache: {{ {cache} }} }}]"))
 }
 
-fn get(peer: &mut Peer, fields: &str) -> Message {
+pub(super) fn get(peer: &mut Peer, fields: &str) -> Message {
     peer.ask(format!("GET /f HTTP/1.1\r\nHost: shop.example\r\n{fields}\r\n"))
 }
 
-fn is_whole(message: &Message, version: usize) -> bool {
+pub(super) fn is_whole(message: &Message, version: usize) -> bool {
     message.status() == 200
         && message.field("content-length") == Some(&TOTAL.to_string())
         && message.field("content-range").is_none()
@@ -94,17 +95,17 @@ fn is_whole(message: &Message, version: usize) -> bool {
 }
 
 /// The ranges that the endpoint was asked for since the first `from` requests.
-fn asked(origin: &Origin, from: usize) -> Vec<String> {
+pub(super) fn asked(origin: &Origin, from: usize) -> Vec<String> {
     let text = |request: &Message| request.field("range").unwrap_or("none").to_owned();
     origin.requests()[from..].iter().map(text).collect()
 }
 
-fn slice(number: usize) -> String {
+pub(super) fn slice(number: usize) -> String {
     format!("bytes={}-{}", number * SLICE, (number + 1) * SLICE - 1)
 }
 
 /// Reads a response that is cut: the bytes of its body.
-fn cut(product: &Product, fields: &str) -> String {
+pub(super) fn cut(product: &Product, fields: &str) -> String {
     let mut peer = product.connect();
     peer.send(format!("GET /f HTTP/1.1\r\nHost: shop.example\r\n{fields}\r\n"));
     assert_eq!(peer.head().status(), 200);

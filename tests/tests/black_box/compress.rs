@@ -25,7 +25,7 @@ fn page(body: &str, fields: &str) -> Vec<u8> {
 }
 
 /// What a body stands for.
-fn decoded(coding: Option<&str>, body: &[u8]) -> Vec<u8> {
+pub(super) fn decoded(coding: Option<&str>, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     match coding {
         None => out.extend_from_slice(body),

@@ -21,6 +21,7 @@ mod buffer_spool;
 mod cache;
 mod cache_disk;
 mod cache_slices;
+mod cache_slices_among_filters;
 mod canary;
 mod checking;
 mod client_credentials;

@@ -85,6 +85,11 @@ impl Resolver<'_> {
             let message = format!("`{guard}` stands behind `cache`: it does not protect stored responses");
             self.warn_at_key(at, "filters", message, Some(format!("list `{guard}` before `cache`")));
         }
+        if let Some(limit) = limit_behind_slices(&route.filters) {
+            let message =
+                format!("`{limit}` stands behind `cache`: it counts each slice of a download, and may cut it");
+            self.warn_at_key(at, "filters", message, Some(format!("list `{limit}` before `cache`")));
+        }
         // What a route does that forwards nowhere is told elsewhere.
         if targets.is_empty() {
             return;
@@ -257,10 +262,20 @@ const GUARDS: [&str; 11] = [
     "signed_url",
 ];
 
+/// Filters that bound requests by their number.
+const LIMITS: [&str; 3] = ["concurrency_limit", "rate_limit", "rate_limit_service"];
+
 /// The first of those behind a cache, which answers without asking it.
 fn guard_behind_cache(filters: &[FilterUse]) -> Option<&str> {
     let behind = filters.iter().skip_while(|filter| filter.name != "cache").skip(1);
     behind.map(|filter| &*filter.name).find(|name| GUARDS.contains(name))
+}
+
+/// The first limit behind a cache with slices, each of which is a request of its own to those behind.
+fn limit_behind_slices(filters: &[FilterUse]) -> Option<&str> {
+    let has_slices = |filter: &FilterUse| filter.name == "cache" && !filter.settings["slice"].is_null();
+    let behind = filters.iter().skip_while(|filter| !has_slices(filter)).skip(1);
+    behind.map(|filter| &*filter.name).find(|name| LIMITS.contains(name))
 }
 
 /// The filter whose token goes to a mirror as well, with the field that holds it.
@@ -310,6 +325,19 @@ mod tests {
         assert_eq!(guard_behind_cache(&of(&["cache", "cors", "jwt", "oidc"])), Some("jwt"));
         assert_eq!(guard_behind_cache(&of(&["jwt", "cache", "cors"])), None);
         assert_eq!(guard_behind_cache(&of(&["jwt"])), None);
+    }
+
+    #[test]
+    fn a_limit_stands_behind_slices_if_it_is_listed_after_them() {
+        let of = |name: &str, settings: Value| {
+            let (name, calls) = (name.to_owned(), Vec::new());
+            FilterUse { name, settings, when: None, calls }
+        };
+        let sliced = || of("cache", json!({ "store": "pages", "slice": "1MiB" }));
+        let limit = || of("rate_limit", json!({}));
+        assert_eq!(limit_behind_slices(&[sliced(), of("cors", json!({})), limit()]), Some("rate_limit"));
+        assert_eq!(limit_behind_slices(&[limit(), sliced()]), None);
+        assert_eq!(limit_behind_slices(&[of("cache", json!({ "store": "pages" })), limit()]), None);
     }
 
     #[test]

@@ -209,12 +209,12 @@ impl CacheStore {
 
     /// Notes at `now` that the slices of a key are out of date: each is removed when a request finds it.
     pub fn outdate_slices(&self, hash: u64, now: u64) {
-        self.content.validity.invalidated.put(hash, now as u32);
+        self.content.validity.slices_outdated.put(hash, now as u32);
     }
 
     /// Returns whether the slices of a key that were asked for then, or came then, are out of date.
     pub fn are_slices_outdated(&self, hash: u64, at: u64) -> bool {
-        self.content.validity.invalidated.last(hash).is_some_and(|outdated| u64::from(outdated) >= at)
+        self.content.validity.slices_outdated.last(hash).is_some_and(|outdated| u64::from(outdated) >= at)
     }
 
     /// Removes a key at `now`, because its resource has changed (RFC 9111 section 4.4).

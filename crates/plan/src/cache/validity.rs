@@ -23,6 +23,9 @@ pub(super) struct Validity {
     pub purges: Purges,
     /// When a request has invalidated a key.
     pub invalidated: Times,
+    /// When the slices of a key were found to be out of date. A table of its own, as a time that another key has left here voids slices for as
+    /// long as they are fresh.
+    pub slices_outdated: Times,
 }
 
 impl Validity {

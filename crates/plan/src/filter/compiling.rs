@@ -59,6 +59,8 @@ pub struct Compiling<'a> {
     counted: Vec<Counted>,
     /// The filter's place in the list, and its name.
     filter: (usize, &'static str),
+    /// The whole list; empty where one filter is checked alone.
+    uses: &'a [FilterUse],
     /// All tables; `None`: they are not known, as where settings are only checked.
     tables: Option<&'a [Arc<Table>]>,
     /// Those that are used.
@@ -118,6 +120,7 @@ impl<'a> Compiling<'a> {
             called,
             counted,
             filter: (0, ""),
+            uses: &[],
             tables: None,
             used,
             identity: (0, 0),
@@ -184,9 +187,15 @@ impl<'a> Compiling<'a> {
     }
 
     /// Says which filters are in the list: state goes to the one with equal settings, wherever that is.
-    pub(super) fn among(self, uses: &[FilterUse]) -> Self {
+    pub(super) fn among(self, uses: &'a [FilterUse]) -> Self {
         let all = uses.iter().map(|used| hash_of(&used.settings)).collect();
-        Self { settings: (all, self.settings.1), ..self }
+        Self { settings: (all, self.settings.1), uses, ..self }
+    }
+
+    /// Returns the first filter of these names that is listed behind this one.
+    pub(super) fn listed_behind(&self, names: &[&str]) -> Option<&'a str> {
+        let behind = self.uses.iter().skip(self.filter.0 + 1);
+        behind.map(|used| &*used.name).find(|name| names.contains(name))
     }
 
     /// Goes on with a filter of these settings.

@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::limit_key::{RequestKey, RequestKeySetting};
-use super::notes::LimitStatus;
 use super::over::{Excess, Over, too_many};
 use super::settings::Settings;
+use super::statuses::LimitStatus;
 use super::{AtEnd, Compiling, Ended, FilterEntry, Flow, Found, RequestStep, Steps, Turn};
 use crate::limit::InFlight;
 

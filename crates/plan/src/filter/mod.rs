@@ -95,6 +95,7 @@ mod share;
 mod shared_limit;
 mod signed_url;
 mod single_flight;
+mod statuses;
 mod streamed;
 pub(crate) mod tables;
 pub mod template;
@@ -142,10 +143,11 @@ pub use need::{
     Apart, Awaited, Away, Beginning, Call, CalledCluster, Found, Job, Need, Reply, Spent, StoreAsk, StoreCost,
     StoreLogin, TakeReply, TooLong, Work,
 };
-pub use notes::{CacheStatus, LimitStatus, Note, Notes};
+pub use notes::{Carried, Note, Notes};
 pub use redirected::{Followed, Redirected};
 pub use settings::Settings;
 pub use shared_limit::Charge;
+pub use statuses::{CacheStatus, LimitStatus};
 pub use streamed::{Part, StreamedResponse};
 pub use template::Template;
 pub use turn::Turn;

@@ -13,6 +13,7 @@ use super::ended::{AtEnd, Ended, Pending};
 use super::mirror::Mirror;
 use super::seen_body::SeenBody;
 use super::shared_limit::Charge;
+use super::statuses::{CacheStatus, LimitStatus};
 use crate::jose::Claims;
 
 /// What one filter has noted, under the number that [`super::Compiling::note`] gave it.
@@ -27,67 +28,6 @@ pub enum Note {
     Number(u64),
 }
 
-/// What limits have done with a request so far: of several, the last in this order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LimitStatus {
-    /// It has met no limit.
-    #[default]
-    None,
-    /// It was within all limits.
-    Passed,
-    /// It waited for its turn.
-    Delayed,
-    /// It was beyond a limit that only marks.
-    Marked,
-}
-
-impl LimitStatus {
-    /// Returns its name: `passed`, `delayed`, `marked`, or nothing.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "",
-            Self::Passed => "passed",
-            Self::Delayed => "delayed",
-            Self::Marked => "marked",
-        }
-    }
-}
-
-/// What a cache has done with a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CacheStatus {
-    /// It has met no cache.
-    #[default]
-    None,
-    /// It was answered by a fresh response.
-    Hit,
-    /// There was no response for it.
-    Miss,
-    /// There was one that was no longer fresh, and another came in its place.
-    Expired,
-    /// There was one that was no longer fresh, and the endpoint has confirmed it.
-    Revalidated,
-    /// It was answered by a response that is no longer fresh.
-    Stale,
-    /// The cache was not asked.
-    Bypass,
-}
-
-impl CacheStatus {
-    /// Returns its name: `hit`, `miss`, `expired`, `revalidated`, `stale`, `bypass`, or nothing.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "",
-            Self::Hit => "hit",
-            Self::Miss => "miss",
-            Self::Expired => "expired",
-            Self::Revalidated => "revalidated",
-            Self::Stale => "stale",
-            Self::Bypass => "bypass",
-        }
-    }
-}
-
 /// All are forgotten by one write.
 #[derive(Clone, Copy, Debug, Default)]
 struct Statuses {
@@ -99,6 +39,15 @@ struct Statuses {
     is_again: bool,
     /// A filter has verified the client, whether or not it knows a name.
     is_verified: bool,
+}
+
+/// What a request beside an exchange has of its notes: the client that filters have verified, and whether conditions of filters held.
+#[derive(Clone, Default)]
+pub struct Carried {
+    user: Option<Box<[u8]>>,
+    claims: Option<Arc<Claims>>,
+    metadata: Vec<(usize, Box<Claims>)>,
+    verdicts: Vec<Note>,
 }
 
 /// What a filter leaves for the response.
@@ -310,9 +259,34 @@ impl Notes {
         })
     }
 
-    /// Has the response of this exchange refresh a cache.
-    pub fn begin_refresh(&mut self, refresh: Refresh) -> RequestHead {
+    /// Returns what a request beside this exchange has of these notes. Numbers are of this exchange alone, as what a limit has counted is.
+    #[cold]
+    pub fn carried(&self) -> Carried {
+        let verdict = |note: &Note| if let Note::Flag(_) = note { *note } else { Note::None };
+        let metadata = self.left.iter().filter_map(|(number, what)| match what {
+            Left::Metadata(metadata) => Some((*number, metadata.clone())),
+            _ => None,
+        });
+        Carried {
+            user: self.user().map(Into::into),
+            claims: self.claims.clone(),
+            metadata: metadata.collect(),
+            verdicts: self.numbered.iter().map(verdict).collect(),
+        }
+    }
+
+    fn carry(&mut self, carried: Carried) {
+        if let Some(user) = carried.user {
+            self.set_user(&user);
+        }
+        (self.claims, self.numbered) = (carried.claims, carried.verdicts);
+        carried.metadata.into_iter().for_each(|(number, metadata)| self.add_metadata(number, metadata));
+    }
+
+    /// Has the response of this exchange refresh a cache, beside the exchange whose notes these were.
+    pub fn begin_refresh(&mut self, refresh: Refresh, carried: Carried) -> RequestHead {
         let Refresh { head, number, fetch } = refresh;
+        self.carry(carried);
         if let Some(cached) = self.begin_cached(number) {
             cached.fetch = Some(fetch);
         }
@@ -434,6 +408,21 @@ mod tests {
         notes.set_user(b"");
         assert_eq!(notes.user(), Some(&b""[..]));
     }
+
+    #[test]
+    fn a_request_beside_has_the_verdicts_and_the_client_but_no_numbers() {
+        let (mut notes, mut beside) = (Notes::default(), Notes::default());
+        let claims = |text: &[u8]| Claims::from_json(text).unwrap();
+        (0..3).zip([Note::Flag(true), Note::Number(7), Note::Flag(false)]).for_each(|(at, note)| notes.set(at, note));
+        notes.set_user(b"ann");
+        notes.set_claims(Arc::new(claims(b"{}")));
+        notes.add_metadata(0, Box::new(claims(b"{\"a\":1}")));
+        beside.carry(notes.carried());
+        assert_eq!([0, 1, 2].map(|at| beside.get(at)), [Note::Flag(true), Note::None, Note::Flag(false)]);
+        assert_eq!((beside.user(), beside.claims().is_some()), (Some(&b"ann"[..]), true));
+        assert_eq!(beside.metadata("a"), Some(&1.into()));
+    }
+
     struct Told(std::sync::Mutex<Vec<(u64, u16)>>);
 
     impl AtEnd for Told {

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
-use super::notes::LimitStatus;
+use super::statuses::LimitStatus;
 use super::{Compiling, EventCounter, Flow, Need, Turn};
 use crate::units;
 

@@ -13,10 +13,10 @@ use serde::Deserialize;
 
 use super::limit_key::{RequestKey, RequestKeySetting};
 use super::need::StoreCost;
-use super::notes::LimitStatus;
 use super::over::{Excess, Over, too_many};
 use super::settings::Settings;
 use super::shared_limit::{Instead, Shared, SharedLimit, WhenAway};
+use super::statuses::LimitStatus;
 use super::{
     Compiling, EventCounter, FilterEntry, Flow, Found, Need, Note, RequestStep, ResponseStep, ResponseView, Spent,
     Steps, Turn,

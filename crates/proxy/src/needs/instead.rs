@@ -53,6 +53,27 @@ impl<'p> Exchange<'p> {
     }
 
     async fn instead(&mut self, route: &RoutePlan, source: ResponseSource) -> Result<Option<Instead>, Fault> {
+        self.approve_piped(false);
+        let instead = self.ask_steps(route, source).await?;
+        match &instead {
+            Some(Instead::Stored(_)) => self.approve_piped(true),
+            // Nothing but what the cache has found to be the slice may become a part of a body.
+            _ if self.connection.io.is_piped() => return Err(Fault::ClosedByFilter),
+            _ => {}
+        }
+        // It is not sent again from here on: filters see what the client has asked for.
+        let incoming = &mut *self.incoming;
+        incoming.notes.leave_slices(&mut incoming.head);
+        Ok(instead)
+    }
+
+    fn approve_piped(&self, is_approved: bool) {
+        if let Some(pipe) = self.connection.io.pipe() {
+            pipe.approve(is_approved);
+        }
+    }
+
+    async fn ask_steps(&mut self, route: &RoutePlan, source: ResponseSource) -> Result<Option<Instead>, Fault> {
         let has_content = !matches!(self.request.framing, Framing::None | Framing::Length(0));
         if has_content {
             // The response may follow from more than what a cache knows it by.

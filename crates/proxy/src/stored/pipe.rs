@@ -27,6 +27,8 @@ pub(crate) struct Pipe {
 #[derive(Default)]
 struct State {
     queue: VecDeque<u8>,
+    /// The cache has found that the response is the slice that was asked for. Until then nothing is taken.
+    is_approved: bool,
     /// Bytes of [`HEAD_END`] that have come.
     head_end: usize,
     /// Nothing more comes.
@@ -42,9 +44,20 @@ impl Pipe {
         Rc::new(Self { state: RefCell::default(), registration })
     }
 
+    /// Says whether the cache has approved the response that comes next.
+    pub(crate) fn approve(&self, is_approved: bool) {
+        self.state.borrow_mut().is_approved = is_approved;
+    }
+
     /// Puts in what there is room for. The head is dropped.
+    ///
+    /// # Errors
+    /// It is of a response that was not approved.
     pub(crate) fn poll_write(&self, cx: &mut TaskContext<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut state = self.state.borrow_mut();
+        if !state.is_approved {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         let mut skipped = 0;
         while state.head_end < HEAD_END.len() && skipped < bytes.len() {
             let byte = bytes[skipped];
@@ -144,7 +157,22 @@ mod tests {
     use super::*;
 
     fn pipe() -> Rc<Pipe> {
-        Pipe::new(Registration::loose())
+        let pipe = Pipe::new(Registration::loose());
+        pipe.approve(true);
+        pipe
+    }
+
+    #[test]
+    fn a_response_that_was_not_approved_does_not_come_out() {
+        let cx = &mut TaskContext::from_waker(Waker::noop());
+        let pipe = Pipe::new(Registration::loose());
+        assert!(matches!(pipe.poll_write(cx, b"HTTP/1.1 200 OK\r\n\r\nx"), Poll::Ready(Err(_))));
+        pipe.approve(true);
+        pipe.approve(false);
+        assert!(matches!(pipe.poll_write(cx, b"HTTP/1.1 404 Not Found\r\n\r\nx"), Poll::Ready(Err(_))));
+        assert!(pipe.poll_read(cx, &mut [0; 8]).is_pending());
+        pipe.close();
+        assert_eq!(pipe.poll_read(cx, &mut [0; 8]), Poll::Ready(0));
     }
 
     #[test]

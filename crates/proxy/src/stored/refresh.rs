@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use model::{Fault, Version};
 use plan::RoutePlan;
-use plan::filter::{Flow, Refresh};
+use plan::filter::{Carried, Flow, Refresh};
 
 use crate::connection::{Connection, ConnectionFacts};
 use crate::exchange::Exchange;
@@ -24,6 +24,8 @@ use crate::watch::Watch;
 
 /// Bound on all of it where the route has none.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// The same for a slice, which is fetched as its reader takes it.
+const PIPED_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What sends requests beside an exchange.
 #[derive(Clone)]
@@ -32,7 +34,7 @@ pub(super) struct Fetcher {
     route: Arc<RoutePlan>,
     /// The first filter that is still to be run.
     place: usize,
-    user: Option<Vec<u8>>,
+    carried: Carried,
     facts: Rc<ConnectionFacts>,
     /// That of the exchange.
     registration: Rc<Registration>,
@@ -85,9 +87,9 @@ impl Exchange<'_> {
     fn fetcher(&self, route: &RoutePlan, place: usize) -> Option<Fetcher> {
         let site = self.own_site()?;
         let route = site.plan.plan.routes.get(route.index).cloned()?;
-        let user = self.incoming.notes.user().map(<[u8]>::to_vec);
+        let carried = self.incoming.notes.carried();
         let (facts, registration) = (self.connection.facts.clone(), self.connection.registration.clone());
-        Some(Fetcher { site, route, place: place + 1, user, facts, registration })
+        Some(Fetcher { site, route, place: place + 1, carried, facts, registration })
     }
 }
 
@@ -107,22 +109,19 @@ async fn carry(fetched: Fetched, refresh: Refresh) {
 }
 
 async fn fetch(fetched: &Fetched, refresh: Refresh) {
-    let Fetched { by: Fetcher { site, route, place, user, facts, .. }, registered, pipe } = fetched;
+    let Fetched { by: Fetcher { site, route, place, carried, facts, .. }, registered, pipe } = fetched;
     let registration = &registered.registration;
     let Some(site) = site.lend(registration) else { return };
     let worker = site.worker;
-    let (now, timeout) = (Instant::now(), route.timeout.unwrap_or(TIMEOUT));
+    let usual = if pipe.is_some() { PIPED_TIMEOUT } else { TIMEOUT };
+    let (now, timeout) = (Instant::now(), route.timeout.unwrap_or(usual));
     let mut watch = Watch::new(now, timeout, registration.clone());
-    // What is piped is bounded as its reader is, which may be slow.
-    watch.set_bound(Some(now + timeout).filter(|_| pipe.is_none()));
+    watch.set_bound(Some(now + timeout));
     let pipe = pipe.as_ref().map(|pipe| pipe.0.clone());
     let memory = MemoryIo { is_sink: true, pipe, ..MemoryIo::default() };
     let mut connection = Connection::in_memory(memory, watch, (facts, registration));
     let mut incoming = worker.take_request();
-    incoming.head = incoming.notes.begin_refresh(refresh);
-    if let Some(user) = user {
-        incoming.notes.set_user(user);
-    }
+    incoming.head = incoming.notes.begin_refresh(refresh, carried.clone());
     // To this version a response has no interim ones, no chunks, and no trailers.
     incoming.head.version = Version::Http10;
     let mut exchange = Exchange::of_call(site, &mut connection, incoming);

@@ -132,8 +132,12 @@ impl CacheStep {
             entry.tags = self.tags(&updated);
             entry
         };
+        // What is out of date by now must not come back with a new time.
+        let is_outdated = fetch.slice.is_some() && self.1.are_slices_outdated(fetch.hash, fetch.begun.at);
         if let (Some(fresh), Some(variant)) = (judged, variant) {
-            self.1.insert(hash, make(variant, fresh), fetch.begun);
+            if !is_outdated {
+                self.1.insert(hash, make(variant, fresh), fetch.begun);
+            }
         } else {
             self.1.note_pass(hash, now);
             if !is_of_client(&fetch) {
@@ -155,8 +159,16 @@ impl CacheStep {
 
     /// Returns for how long a response is fresh. A slice is judged as the whole that it is of.
     pub(super) fn judge(&self, fetch: &Fetch, head: &ResponseHead, now: u64) -> Option<Freshness> {
+        if fetch.slice.is_some() {
+            return self.judge_part(fetch, head, now);
+        }
+        freshness((&fetch.request, fetch.is_personal), head, now, &self.0.rules)
+    }
+
+    /// The same for the response to a request for a slice.
+    pub(super) fn judge_part(&self, fetch: &Fetch, head: &ResponseHead, now: u64) -> Option<Freshness> {
         let request = (&fetch.request, fetch.is_personal);
-        if fetch.slice.is_none() || head.status != 206 {
+        if head.status != 206 {
             return freshness(request, head, now, &self.0.rules);
         }
         let mut whole = head.clone();
@@ -168,10 +180,7 @@ impl CacheStep {
     pub(super) fn prepare(&self, head: &ResponseHead, mut fetch: Fetch, view: &ResponseView<'_>, turn: &mut Turn<'_>) {
         let now = turn.unix_seconds();
         let may_store = fetch.may_store && view.request.method == Method::Get;
-        let is_excluded = match &self.0.no_store {
-            Some(condition) if may_store => condition.is_true_of_response(head, view, turn),
-            _ => false,
-        };
+        let is_excluded = may_store && self.is_excluded(head, view, turn);
         let judged = self.judge(&fetch, head, now);
         let variant = vary::of(&head.fields, &fetch.request.fields);
         let (Some(fresh), Some(variant)) = (judged.filter(|_| may_store && !is_excluded), variant) else {
@@ -200,6 +209,11 @@ impl CacheStep {
         }
     }
 
+    /// Returns whether the settings say that such a response is not stored.
+    pub(super) fn is_excluded(&self, head: &ResponseHead, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> bool {
+        self.0.no_store.as_ref().is_some_and(|condition| condition.is_true_of_response(head, view, turn))
+    }
+
     pub(super) fn tags(&self, head: &ResponseHead) -> Box<[Box<[u8]>]> {
         let Some(name) = &self.0.tags else { return Box::default() };
         let is_between = |byte: &u8| matches!(byte, b',' | b' ' | b'\t');
@@ -210,7 +224,7 @@ impl CacheStep {
 }
 
 /// Whether the response may be that of one client alone, by what the request holds.
-fn is_of_client(fetch: &Fetch) -> bool {
+pub(super) fn is_of_client(fetch: &Fetch) -> bool {
     let has = |name: &'static [u8]| named(&fetch.request.fields, name).next().is_some();
     fetch.is_personal || has(b"authorization") || has(b"cookie")
 }

@@ -140,6 +140,7 @@ impl Settings for CacheSettings {
         let body_max = self.body_max.as_ref().map_or(BODY_MAX, |size| size.0);
         if let Some(slice) = &self.slice {
             check_slice(slice.0, found.as_deref())?;
+            check_behind(compiling)?;
         }
         if let Some(store) = found.as_deref() {
             check_disk(store, body_max, self.body_max.is_some())?;
@@ -244,6 +245,17 @@ fn check_slice(size: u64, store: Option<&CacheStore>) -> Result<(), Issue> {
         }
         None => Ok(()),
     }
+}
+
+/// Reports filters that would answer the ranges of slices in the place of an endpoint, as if the client had asked for them.
+fn check_behind(compiling: &Compiling<'_>) -> Result<(), Issue> {
+    let Some(name) = compiling.listed_behind(&["cache", "files"]) else { return Ok(()) };
+    let issue =
+        Issue::at("slice", format!("`{name}` stands behind this `cache` and would answer the ranges of its slices"));
+    Err(issue.suggest(match name {
+        "cache" => "remove one `cache`, or remove `slice`".to_owned(),
+        _ => format!("list `{name}` before `cache`, or remove `slice`"),
+    }))
 }
 
 /// The first part of the keys, of this filter of this route alone. In memory it stays with those that take its place in later plans. On disk

@@ -7,7 +7,7 @@ use std::time::Duration;
 use model::{FieldName, Method, RequestHead, ResponseHead};
 
 use super::cutting::Cutting;
-use super::responses::Storing;
+use super::responses::{Storing, is_of_client};
 use super::steps::{CacheStep, Fetching, Looking, Place, validate};
 use crate::cache::control::Directives;
 use crate::cache::flight::Pilot;
@@ -138,12 +138,11 @@ impl CacheStep {
             fetch.slice = Some(asked);
             return self.take_slice(head, fetch, found, view, turn);
         }
-        if let Some(of) = &asked.of {
-            if !of.is_in(head, now) {
-                // What is stored is of another representation.
+        let is_outdated = self.is_outdated_by(head, &fetch, view, turn);
+        if asked.of.is_some() {
+            if is_outdated {
                 self.1.outdate_slices(fetch.hash, now);
-            } else if head.status == 206 {
-                self.1.outdate_slices(fetch.hash, now);
+                // Another representation, or an endpoint that cannot continue this one: the next request gets the whole.
                 self.1.note_pass(fetch.hash, now);
             }
             return Flow::Close;
@@ -157,13 +156,22 @@ impl CacheStep {
             self.1.note_pass(fetch.hash, now);
             return Flow::Need(Need::Again);
         }
-        if fetch.stale.take().is_some() && (head.status < 400 || matches!(head.status, 404 | 410 | 416)) {
+        if fetch.stale.take().is_some() && is_outdated {
             self.1.outdate_slices(fetch.hash, now);
         }
         if !is_beyond {
             self.prepare(head, fetch, view, turn);
         }
         Flow::Continue
+    }
+
+    /// Returns whether a response other than the wanted slice says that those which are stored are out of date. A refusal, or what is for one
+    /// client alone, says nothing of what is stored for all.
+    fn is_outdated_by(&self, head: &ResponseHead, fetch: &Fetch, view: &ResponseView<'_>, turn: &mut Turn<'_>) -> bool {
+        let is_of_resource = head.status < 300 || matches!(head.status, 404 | 410 | 416);
+        // Most requests of browsers have cookies: what may be stored nevertheless is for all.
+        let is_for_all = || !is_of_client(fetch) || self.judge_part(fetch, head, turn.unix_seconds()).is_some();
+        is_of_resource && is_for_all() && !self.is_excluded(head, view, turn)
     }
 
     /// Takes a slice that is as it was asked for.
@@ -179,10 +187,7 @@ impl CacheStep {
         let Some(asked) = &fetch.slice else { return Flow::Continue };
         let (slice, key, is_behind) = (asked.slice, asked.key.clone(), fetch.is_behind());
         let may_store = fetch.may_store && view.request.method == Method::Get;
-        let is_excluded = match &self.0.no_store {
-            Some(condition) if may_store => condition.is_true_of_response(head, view, turn),
-            _ => false,
-        };
+        let is_excluded = may_store && self.is_excluded(head, view, turn);
         let fresh = self.judge(&fetch, head, now).filter(|_| may_store && !is_excluded);
         let variant = vary::of(&head.fields, &fetch.request.fields).filter(|_| fresh.is_some());
         if variant.is_none() && !is_behind {
