@@ -42,7 +42,7 @@ again in the background. Within `stale_if_error` it is served if the endpoint ca
 
 Of several requests for a response that is not stored, one goes to an endpoint. The others wait for at most `lock` (5s) and are answered by what it brings.
 With `slice`, responses are fetched from the endpoint in ranges of this size, and each is stored by itself. A request needs an endpoint only for the slices
-that are not stored. An endpoint that answers the first of them without 206, or without a strong validator, has its responses handled whole.
+that are not stored. Filters behind this one run for each slice: list limits before it. An endpoint that answers the first of them without 206, or without a strong validator, has its responses handled whole.
 
 POST, PUT, PATCH, DELETE and unknown methods remove what is stored under their URL, if they succeed.
 
