@@ -209,3 +209,36 @@ fn limits_behind_slices_are_warned_of() {
     let good = check(&origin, &format!("{limit}, {cache}"));
     assert!(good.status.success() && !good.stderr.contains("stands behind"), "{}", good.stderr);
 }
+
+#[test]
+fn a_slice_that_trickles_in_ends_with_the_timeout_of_the_route() {
+    let origin = Origin::start({
+        let (files, _) = Files::start();
+        move |mut visit| {
+            while let Some(request) = visit.request() {
+                let mut bytes = files.answer(&request);
+                if request.field("range").is_none_or(|range| range != slice(1)) {
+                    visit.peer.send(bytes);
+                    continue;
+                }
+                let rest = bytes.split_off(bytes.len() - SLICE);
+                visit.peer.send(bytes);
+                for byte in rest {
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    if visit.peer.try_send([byte]).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    });
+    let product = Setup::to(&origin)
+        .top(CACHES)
+        .route("timeout: 1s")
+        .route("filters: [{ cache: { store: pages, slice: 64KiB } }]")
+        .start();
+    assert_eq!(get(&mut product.connect(), "Range: bytes=0-9\r\n").status(), 206);
+    // The first slice is stored: the exchange itself asks no endpoint.
+    let got = cut(&product, "");
+    assert!((SLICE..SLICE + 100).contains(&got.len()) && content(1).starts_with(&got), "{}", got.len());
+}
