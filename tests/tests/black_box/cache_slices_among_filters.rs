@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::cache::response;
 use super::cache_slices::{Files, SLICE, TOTAL, asked, content, cut, get, is_whole, part, setup, slice};
@@ -147,6 +148,8 @@ fn a_304_does_not_bring_back_a_slice_that_was_outdated_while_it_was_on_its_way()
     eventually("it is validated", || step.load(Ordering::SeqCst) == 1);
     let change = product.connect().ask("POST /f HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 1\r\n\r\nx");
     assert_eq!(change.status(), 200);
+    // Times are whole seconds, and the confirmation has to come in a later one than the change.
+    std::thread::sleep(Duration::from_millis(1100));
     files.version.store(2, Ordering::SeqCst);
     step.store(2, Ordering::SeqCst);
     assert_eq!(peer.response().text(), content(1)[..10]);
@@ -224,7 +227,7 @@ fn a_slice_that_trickles_in_ends_with_the_timeout_of_the_route() {
                 let rest = bytes.split_off(bytes.len() - SLICE);
                 visit.peer.send(bytes);
                 for byte in rest {
-                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    std::thread::sleep(Duration::from_millis(50));
                     if visit.peer.try_send([byte]).is_err() {
                         return;
                     }
