@@ -183,6 +183,7 @@ fn a_body_that_is_cut_short_or_too_long_is_not_stored() {
     for path in ["/close", "/long"] {
         assert_ne!(product.get(path).text(), product.get(path).text(), "{path}");
     }
+    assert_eq!(status_of(&product.get("/long")), "pages; fwd=uri-miss", "it does not claim to be stored");
 }
 
 #[test]

@@ -203,10 +203,17 @@ impl CacheStep {
         let mut entry = Entry::new(fetch.key.clone(), head, variant, (fresh, clock));
         entry.tags = self.tags(head);
         fetch.ready = Some(entry);
+        let is_stored = fetch.slice.is_some() || !self.is_too_long(head);
         if let Some(cached) = turn.notes.cached(self.0.note) {
-            cached.told.is_stored = true;
+            cached.told.is_stored = is_stored;
             cached.fetch = Some(fetch);
         }
+    }
+
+    /// Returns whether the body is longer than those that are stored, by what its sender says.
+    fn is_too_long(&self, head: &ResponseHead) -> bool {
+        let length = named(&head.fields, b"content-length").next().and_then(|value| std::str::from_utf8(value).ok());
+        length.and_then(|length| length.trim().parse::<u64>().ok()).is_some_and(|length| length > self.0.body_max)
     }
 
     /// Returns whether the settings say that such a response is not stored.
