@@ -48,7 +48,7 @@ fn chunked(token: &str, body: &str, size: usize) -> String {
     text + "0\r\n\r\n"
 }
 
-/// What the service was told of the body: whether it is a part, its size, and its bytes.
+/// What the request to the service says of the body: whether it is a part, its size, and its bytes.
 fn told(answer: &str) -> (String, String, String) {
     let told =
         serde_json::from_str::<serde_json::Value>(answer).expect("JSON")["attributes"]["request"]["http"].clone();

@@ -106,7 +106,7 @@ pub fn content_range(value: &[u8]) -> Option<ContentRange> {
 }
 
 /// A number of bytes, of digits alone. `None`: it does not fit.
-pub(super) fn exact(text: &[u8]) -> Option<u64> {
+pub(crate) fn exact(text: &[u8]) -> Option<u64> {
     let digit = |digit: &u8| digit.is_ascii_digit().then(|| u64::from(digit - b'0'));
     let add = |sum: u64, byte| sum.checked_mul(10)?.checked_add(digit(byte)?);
     if text.is_empty() { None } else { text.iter().try_fold(0_u64, add) }

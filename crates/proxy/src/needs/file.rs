@@ -77,7 +77,7 @@ pub(super) async fn cached(ask: DiskAsk, connection: &mut Connection) -> Result<
     Ok(read.unwrap_or(DiskRead::Failed))
 }
 
-/// The same for a body that is on its way: whoever sends it has an eye on its client.
+/// The same for a body that is on its way: its sender watches the client.
 pub(crate) async fn read_cached(ask: DiskAsk) -> DiskRead {
     let Some(place) = Place::take() else { return DiskRead::Failed };
     let look = Look(spawn_blocking(move || {

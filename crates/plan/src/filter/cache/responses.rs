@@ -7,6 +7,7 @@ use model::{FieldName, Method, RequestHead, ResponseHead};
 
 use super::steps::CacheStep;
 use crate::cache::fresh::{Clock, Freshness, freshness};
+use crate::cache::range::exact;
 use crate::cache::validate::named;
 use crate::cache::{Entry, Filling, Served, vary};
 use crate::filter::cached::Fetch;
@@ -212,8 +213,8 @@ impl CacheStep {
 
     /// Returns whether the body is longer than those that are stored, by what its sender says.
     fn is_too_long(&self, head: &ResponseHead) -> bool {
-        let length = named(&head.fields, b"content-length").next().and_then(|value| std::str::from_utf8(value).ok());
-        length.and_then(|length| length.trim().parse::<u64>().ok()).is_some_and(|length| length > self.0.body_max)
+        let length = named(&head.fields, b"content-length").next().and_then(exact);
+        length.is_some_and(|length| length > self.0.body_max)
     }
 
     /// Returns whether the settings say that such a response is not stored.
